@@ -1,0 +1,66 @@
+# One command each: `make reproduce` (the MNIST comparison) and `make test` (every check).
+# Everything happens in .venv, made from requirements.lock; nothing else needs to be installed.
+PYTHON ?= python3
+PROFILE ?= standard
+JOBS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed
+
+# Thread counts change the last digits of BLAS results, and two workers on two cores need no more.
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+export MKL_NUM_THREADS := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup reproduce test test-slow lint notebooks readme lab lock clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(STAMP)  ## make .venv (uv when it is there, pip otherwise)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	@if command -v uv >/dev/null 2>&1; then \
+	  echo "installing with uv"; \
+	  uv pip install --python $(BIN)/python --quiet --require-hashes -r requirements.lock && \
+	  uv pip install --python $(BIN)/python --quiet --no-deps -e . ; \
+	else \
+	  echo "installing with pip (about a minute)"; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e . ; \
+	fi
+	@touch $@
+
+reproduce: $(STAMP)  ## run the MNIST comparison and draw its figures (PROFILE=smoke|standard|paper, JOBS=2)
+	$(BIN)/mlogb run mnist --profile $(PROFILE) --jobs $(JOBS)
+
+lint: $(STAMP)  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint  ## every check: lint, types, unit, property and doc tests, notebooks, a smoke batch
+	$(BIN)/python -m pytest --nbval -n $(JOBS) --dist loadscope -m "not slow"
+
+test-slow: $(STAMP)  ## the long comparisons with the literal algorithms
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope -m slow
+
+notebooks: $(STAMP)  ## execute every notebook text into its paired .ipynb
+	$(BIN)/mlogb notebooks build
+
+readme: $(STAMP)  ## write the results block of the README from the committed run
+	$(BIN)/mlogb readme
+
+lab: $(STAMP)  ## open JupyterLab on the notebooks
+	$(BIN)/jupyter lab --notebook-dir=. notebooks
+
+lock:  ## pin the dependencies again (needs uv)
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate \
+	  --python-version 3.11 --all-extras pyproject.toml -o requirements.lock
+
+clean:  ## remove .venv and the caches (never a run)
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info build

@@ -1,0 +1,1 @@
+"""What runs around the library: data, trials, batches, provenance, figures, the command line."""

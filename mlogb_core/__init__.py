@@ -1,0 +1,1 @@
+"""The algorithms of EOFD-MLogB and OFUL-MLogB: small, readable, NumPy and SciPy only."""
