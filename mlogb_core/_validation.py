@@ -1,0 +1,130 @@
+"""Checks of arguments, with messages that name the argument and what was expected.
+
+Every public entry point converts its arrays here, once: float64, C-contiguous, finite. The
+caller's array is never changed; a float32, strided or read-only input gives the same result as
+its contiguous float64 copy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+def as_finite(name: str, value: ArrayLike) -> Array:
+    """Return `value` as a contiguous float64 array, or raise if it holds anything but finite numbers."""
+    try:
+        raw = np.asarray(value)
+        if raw.dtype.kind not in "biuf":
+            raise TypeError
+        array = np.ascontiguousarray(raw, dtype=np.float64) if raw.ndim else raw.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be an array of real numbers, got {type(value).__name__}") from None
+    finite = np.isfinite(array)
+    if not finite.all():
+        place = tuple(int(i) for i in np.argwhere(~finite)[0])
+        raise ValueError(f"{name} must be finite, got {array[place]} at index {place}")
+    return array
+
+
+def as_actions(value: ArrayLike, n_features: int) -> Array:
+    """Return an action set as an (n, d) array with n >= 1."""
+    actions = as_finite("actions", value)
+    if actions.ndim != 2 or actions.shape[0] < 1 or actions.shape[1] != n_features:
+        hint = " (is the bias column missing?)" if actions.shape[-1:] == (n_features - 1,) else ""
+        raise ValueError(
+            f"actions must have shape (n, {n_features}) with n >= 1, got {actions.shape}; "
+            f"the policy was built with n_features={n_features}{hint}"
+        )
+    return actions
+
+
+def as_vector(name: str, value: ArrayLike, size: int) -> Array:
+    """Return `value` as a vector of the given size."""
+    vector = as_finite(name, value)
+    if vector.shape != (size,):
+        raise ValueError(f"{name} must have shape ({size},), got {vector.shape}")
+    return vector
+
+
+def as_matrix(name: str, value: ArrayLike, shape: tuple[int, int]) -> Array:
+    """Return `value` as a matrix of the given shape."""
+    matrix = as_finite(name, value)
+    if matrix.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {matrix.shape}")
+    return matrix
+
+
+def as_rewards(value: ArrayLike) -> Array:
+    """Return the rewards of outcomes 1..K (that of outcome 0 is 0) as a vector."""
+    rewards = as_finite("rewards", value)
+    if rewards.ndim != 1 or rewards.size < 1:
+        raise ValueError(f"rewards must have shape (K,) with K >= 1, got {rewards.shape}")
+    if (rewards < 0).any():
+        raise ValueError(f"rewards must be at least 0, got {rewards.min()}")
+    return rewards
+
+
+def as_outcome(value: Any, n_outcomes: int) -> int:
+    """Return the outcome as an int in 0..K."""
+    outcome = as_integer("outcome", value)
+    if not 0 <= outcome <= n_outcomes:
+        raise ValueError(f"outcome must be in 0..{n_outcomes}, got {outcome}")
+    return outcome
+
+
+def as_integer(name: str, value: Any, minimum: int | None = None) -> int:
+    """Return `value` as an int, at least `minimum`; True, 1.5 and "1" are not integers."""
+    array = np.asarray(value)
+    if array.ndim != 0 or array.dtype.kind not in "iu":
+        raise ValueError(f"{name} must be an integer, got {value!r}")
+    if minimum is not None and array < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value}")
+    return int(array)
+
+
+def as_positive(name: str, value: Any) -> float:
+    """Return `value` as a finite float > 0."""
+    number = _as_number(name, value)
+    if not number > 0:
+        raise ValueError(f"{name} must be positive, got {value}")
+    return number
+
+
+def as_non_negative(name: str, value: Any) -> float:
+    """Return `value` as a finite float >= 0."""
+    number = _as_number(name, value)
+    if number < 0:
+        raise ValueError(f"{name} must be at least 0, got {value}")
+    return number
+
+
+def as_probability(name: str, value: Any) -> float:
+    """Return `value` as a float strictly between 0 and 1."""
+    number = _as_number(name, value)
+    if not 0 < number < 1:
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value}")
+    return number
+
+
+def take(state: Mapping[str, Any], key: str) -> Any:
+    """Return `state[key]`, or raise an error that names the missing key and those present."""
+    if key not in state:
+        raise ValueError(f"state has no entry {key!r}; it holds {sorted(state)}")
+    return state[key]
+
+
+def _as_number(name: str, value: Any) -> float:
+    array = np.asarray(value)
+    if array.ndim != 0 or array.dtype.kind not in "iuf":
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    number = float(array)
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be finite, got {value}")
+    return number

@@ -1,0 +1,9 @@
+"""Representations of the accumulated Hessian, one file each, behind one interface."""
+
+from mlogb_core.curvature.base import Curvature
+from mlogb_core.curvature.dense import DenseCurvature
+from mlogb_core.curvature.frequent_directions import FrequentDirections
+from mlogb_core.curvature.low_rank import LowRankCurvature
+from mlogb_core.curvature.none import NoCurvature
+
+__all__ = ["Curvature", "DenseCurvature", "FrequentDirections", "LowRankCurvature", "NoCurvature"]

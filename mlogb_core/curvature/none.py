@@ -1,0 +1,38 @@
+r"""No curvature: :math:`Z = \lambda I` for ever, the first-order reference line.
+
+Beside every regret curve this one tells whether the accumulated Hessian is doing anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mlogb_core._validation import Array, take
+from mlogb_core.curvature.low_rank import LowRankCurvature, LowRankFrame
+
+
+class NoCurvature(LowRankCurvature):
+    r"""The low-rank curvature whose rank stays 0.
+
+    Parameters
+    ----------
+    n_outcomes, n_features : int
+        K >= 1 and d >= 1.
+    regularization : float
+        :math:`\lambda > 0`.
+
+    Notes
+    -----
+    Not in the paper. The step still contains the current round's Hessian,
+    :math:`\tilde Z = \lambda I + \eta\nabla^2\ell_t(W_t)`, as in every proximal Newton step here;
+    nothing of it is kept.
+    """
+
+    def add(self, frame: LowRankFrame, factor: Array) -> None:
+        """Keep nothing."""
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> NoCurvature:
+        """Rebuild the curvature from `state_dict`."""
+        return cls(*(take(state, k) for k in ("n_outcomes", "n_features", "regularization")))

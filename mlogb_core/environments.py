@@ -1,0 +1,221 @@
+r"""Where actions, outcomes and rewards come from.
+
+An environment describes a problem; `instance` draws one realisation of it for a trial, and the
+instance draws action sets round by round. An action set carries the outcome probabilities of its
+actions, so that every policy of a trial can be given the outcome that the same uniform number
+yields for its own action, and the expected regret is known exactly.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mlogb_core._validation import Array, as_integer, as_positive, as_rewards
+from mlogb_core.link import outcome_probabilities
+
+NORMALISATIONS = ("unit", "max")
+
+
+class ActionSet(NamedTuple):
+    """The candidates of one round.
+
+    Attributes
+    ----------
+    features : (n, d) array
+        One action a row.
+    probabilities : (n, K+1) array
+        Outcome probabilities of each action, reference outcome first.
+    """
+
+    features: Array
+    probabilities: Array
+
+    def outcome(self, action: int, uniform: float) -> int:
+        """Outcome of an action for a uniform number in [0, 1), by inversion.
+
+        Examples
+        --------
+        >>> ActionSet(np.eye(1), np.array([[0.25, 0.75]])).outcome(0, uniform=0.3)
+        1
+        """
+        cumulative = np.cumsum(self.probabilities[action])
+        # A uniform number above a last cumulative sum of 1 - eps still yields a possible outcome.
+        last = int(np.flatnonzero(self.probabilities[action])[-1])
+        return min(int(np.searchsorted(cumulative, uniform, side="right")), last)
+
+
+class Instance(Protocol):
+    """One realisation of an environment."""
+
+    def actions(self, rng: np.random.Generator) -> ActionSet:
+        """Draw the action set of the next round."""
+
+
+class Environment(Protocol):
+    """A bandit problem.
+
+    Attributes
+    ----------
+    rewards : (K,) array
+        Rewards of the outcomes 1..K; that of outcome 0 is 0.
+    n_features : int
+        d.
+    """
+
+    @property
+    def rewards(self) -> Array:
+        """Rewards of the outcomes 1..K."""
+
+    @property
+    def n_features(self) -> int:
+        """Dimension of the actions."""
+
+    def instance(self, rng: np.random.Generator) -> Instance:
+        """Draw the realisation that one trial plays."""
+
+
+class SyntheticEnvironment:
+    r"""The paper's synthetic problem: actions on the unit sphere, a random parameter of norm S.
+
+    Parameters
+    ----------
+    n_features : int
+        d.
+    rewards : (K,) array
+        Rewards of the outcomes 1..K, for instance (.25, .5, .75, 1).
+    parameter_norm : float
+        :math:`\|W_\star\|_F`; the direction is uniform. The paper does not say what it used.
+    n_actions : (int, int)
+        Smallest and largest size of an action set; each size is equally likely.
+
+    Notes
+    -----
+    Paper: section `sec:experiment`, with :math:`|\mathcal A_t|` in 10..30.
+
+    Examples
+    --------
+    >>> environment = SyntheticEnvironment(3, [1.0], parameter_norm=2.0)
+    >>> rng = np.random.default_rng(0)
+    >>> instance = environment.instance(rng)
+    >>> bool(10 <= len(instance.actions(rng).features) <= 30)
+    True
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        rewards: ArrayLike,
+        *,
+        parameter_norm: float,
+        n_actions: tuple[int, int] = (10, 30),
+    ) -> None:
+        self.n_features = as_integer("n_features", n_features, minimum=1)
+        self.rewards = as_rewards(rewards)
+        self.parameter_norm = as_positive("parameter_norm", parameter_norm)
+        smallest = as_integer("n_actions[0]", n_actions[0], minimum=1)
+        self.n_actions = smallest, as_integer("n_actions[1]", n_actions[1], minimum=smallest)
+
+    def instance(self, rng: np.random.Generator) -> SyntheticInstance:
+        r"""Draw :math:`W_\star` uniformly on the sphere of radius `parameter_norm`."""
+        parameter = rng.standard_normal((self.rewards.size, self.n_features))
+        parameter *= self.parameter_norm / np.linalg.norm(parameter)
+        return SyntheticInstance(parameter, self.n_actions)
+
+
+class SyntheticInstance:
+    r"""A multinomial logit problem with a known parameter.
+
+    Parameters
+    ----------
+    parameter : (K, d) array
+        :math:`W_\star`.
+    n_actions : (int, int)
+        Smallest and largest size of an action set.
+    """
+
+    def __init__(self, parameter: Array, n_actions: tuple[int, int]) -> None:
+        self.parameter = parameter
+        self.n_actions = n_actions
+
+    def actions(self, rng: np.random.Generator) -> ActionSet:
+        """Draw unit vectors, uniform on the sphere, and their outcome probabilities."""
+        low, high = self.n_actions
+        features = rng.standard_normal((int(rng.integers(low, high + 1)), self.parameter.shape[1]))
+        features /= np.linalg.norm(features, axis=1, keepdims=True)
+        return ActionSet(features, outcome_probabilities(features @ self.parameter.T))
+
+
+class LabelledEnvironment:
+    """Classification data as a bandit: one candidate of every label, the label decides the outcome.
+
+    Parameters
+    ----------
+    features : (n, p) array
+        Raw features of the data, any numeric type; rows are normalised when they are drawn.
+    labels : (n,) array of int
+        Labels 0..L-1, each of which occurs.
+    outcomes : (L,) array of int
+        The outcome 0..K that each label yields.
+    rewards : (K,) array
+        Rewards of the outcomes 1..K.
+    normalisation : {"unit", "max"}
+        "unit": each row is scaled to Euclidean norm 1, a bias feature 1 is appended and the whole
+        divided by the square root of 2, so that every action has norm 1. "max": the data are
+        divided by their largest absolute value and a bias feature 1 is appended.
+
+    Notes
+    -----
+    Paper: section `sec:experiment`; each round offers ten digits of distinct labels in random
+    order. Candidates are drawn with replacement between rounds. The paper says "normalized" and
+    leaves open how.
+    """
+
+    def __init__(
+        self,
+        features: ArrayLike,
+        labels: ArrayLike,
+        *,
+        outcomes: ArrayLike,
+        rewards: ArrayLike,
+        normalisation: str = "unit",
+    ) -> None:
+        self._raw = np.asarray(features)
+        labels, outcomes = np.asarray(labels), np.asarray(outcomes)
+        self.rewards = as_rewards(rewards)
+        if normalisation not in NORMALISATIONS:
+            raise ValueError(f"normalisation must be one of {NORMALISATIONS}, got {normalisation!r}")
+        if self._raw.ndim != 2 or labels.shape != self._raw.shape[:1] or not len(labels):
+            raise ValueError(
+                f"features and labels must have shapes (n, p) and (n,) with n >= 1, "
+                f"got {self._raw.shape} and {labels.shape}"
+            )
+        if outcomes.ndim != 1 or outcomes.min() < 0 or outcomes.max() > self.rewards.size:
+            raise ValueError(f"outcomes must be a vector with entries in 0..{self.rewards.size}")
+        self._rows = [np.flatnonzero(labels == label) for label in range(outcomes.size)]
+        if sum(map(len, self._rows)) != len(labels) or not all(map(len, self._rows)):
+            raise ValueError(f"labels must take each value in 0..{outcomes.size - 1} and no other")
+        self._probabilities = np.eye(self.rewards.size + 1)[outcomes]
+        self.normalisation = normalisation
+        self.n_features = self._raw.shape[1] + 1
+        self._largest = float(np.abs(self._raw).max()) or 1.0
+
+    def instance(self, rng: np.random.Generator) -> LabelledEnvironment:
+        """The data themselves: there is nothing to draw."""
+        return self
+
+    def actions(self, rng: np.random.Generator) -> ActionSet:
+        """Draw one row of every label, in random order."""
+        rows = np.array([indices[rng.integers(len(indices))] for indices in self._rows])
+        order = rng.permutation(len(rows))
+        return ActionSet(self._normalise(self._raw[rows[order]]), self._probabilities[order])
+
+    def _normalise(self, raw: ArrayLike) -> Array:
+        rows = np.asarray(raw, dtype=np.float64)
+        bias = np.ones((len(rows), 1))
+        if self.normalisation == "max":
+            return np.hstack((rows / self._largest, bias))
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        return np.asarray(np.hstack((rows / np.where(lengths > 0.0, lengths, 1.0), bias)) / np.sqrt(2.0))

@@ -1,0 +1,283 @@
+r"""The multinomial logit link: probabilities, Jacobian, curvature, loss and gradient.
+
+Outcome 0 is the reference, with logit 0; outcomes 1..K have logits :math:`z = Wx`. Functions that
+take probabilities take those of all K+1 outcomes, reference first, as `outcome_probabilities`
+returns them: the reference cannot be recovered from the others without cancellation once it is
+small, and the closed form of the Jacobian's factor needs it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mlogb_core._validation import Array, as_finite, as_outcome, as_vector
+
+
+def outcome_probabilities(logits: ArrayLike) -> Array:
+    r"""Probabilities of the outcomes 0..K, safe for any finite logits.
+
+    .. math:: \sigma_0(z) = \frac{1}{1 + \sum_k e^{z_k}}, \qquad
+              \sigma_i(z) = \frac{e^{z_i}}{1 + \sum_k e^{z_k}} .
+
+    Parameters
+    ----------
+    logits : (..., K) array
+        Logits of outcomes 1..K relative to the reference outcome, K >= 1.
+
+    Returns
+    -------
+    (..., K+1) array
+        Probabilities, reference first; each row sums to 1.
+
+    Raises
+    ------
+    ValueError
+        If a logit is not finite.
+
+    Notes
+    -----
+    Paper: the first displayed equation of the introduction. All exponents are shifted by the
+    largest logit (that of the reference, 0, included), so none overflows.
+
+    Examples
+    --------
+    >>> outcome_probabilities([0.0, 0.0]).round(3)
+    array([0.333, 0.333, 0.333])
+    >>> outcome_probabilities([1000.0])
+    array([0., 1.])
+    """
+    logits = as_finite("logits", logits)
+    if logits.ndim < 1 or logits.shape[-1] < 1:
+        raise ValueError(f"logits must have shape (..., K) with K >= 1, got {logits.shape}")
+    shift = np.maximum(logits.max(axis=-1, keepdims=True), 0.0)
+    weights = np.exp(np.concatenate((-shift, logits - shift), axis=-1))
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+
+
+def jacobian(probabilities: Array) -> Array:
+    r"""Jacobian of the link, :math:`\nabla\sigma = \operatorname{diag}(p) - p p^\top`.
+
+    Parameters
+    ----------
+    probabilities : (..., K+1) array
+        Probabilities of the outcomes 0..K.
+
+    Returns
+    -------
+    (..., K, K) array
+        Symmetric positive semidefinite, with :math:`0 \preceq \nabla\sigma \preceq L I`.
+
+    Notes
+    -----
+    Paper: section `ssec:apd-preliminary`. The diagonal is :math:`p_i(1-p_i)` with
+    :math:`1 - p_i` summed from the other outcomes, which keeps its relative accuracy when
+    :math:`p_i` is close to 1.
+    """
+    p = probabilities[..., 1:]
+    K = p.shape[-1]
+    matrix = -p[..., :, None] * p[..., None, :]
+    for i in range(K):
+        others = np.delete(probabilities, i + 1, axis=-1).sum(axis=-1)
+        matrix[..., i, i] = p[..., i] * others
+    return np.asarray(matrix)
+
+
+def jacobian_factor(probabilities: Array) -> Array:
+    r"""Factor of the link's Jacobian, without an eigendecomposition.
+
+    Returns :math:`F` with :math:`F F^\top = \operatorname{diag}(p) - p p^\top`:
+
+    .. math:: F = \operatorname{diag}(s)\Bigl(I - \frac{s s^\top}{1 + \sqrt{p_0}}\Bigr),
+              \qquad s = \sqrt{p}.
+
+    Parameters
+    ----------
+    probabilities : (K+1,) array
+        Probabilities of the outcomes 0..K.
+
+    Returns
+    -------
+    (K, K) array
+        The factor; its columns span the range of the Jacobian.
+
+    Notes
+    -----
+    The paper factors the same matrix by an eigendecomposition (Algorithm 1, line 1). Any factor
+    gives the same Hessian update; this one needs no LAPACK call and cannot meet a negative
+    eigenvalue. On the diagonal :math:`s_i(1 - s_i^2/(1+\sqrt{p_0}))` is computed as
+    :math:`s_i(\sqrt{p_0} + p_0 + \sum_{j\ne i} p_j)/(1+\sqrt{p_0})`, a sum of positive terms.
+    """
+    s = np.sqrt(probabilities[1:])
+    root = np.sqrt(probabilities[0])
+    factor = -np.outer(probabilities[1:], s) / (1.0 + root)
+    for i in range(s.size):
+        others = np.delete(probabilities, i + 1).sum()
+        factor[i, i] = s[i] * (root + others) / (1.0 + root)
+    return np.asarray(factor)
+
+
+def reward_curvature(probabilities: Array, rewards: ArrayLike) -> Array:
+    r"""Hessian of the expected reward in the logits, :math:`D^2\sigma(z)[r]`.
+
+    .. math:: D^2\sigma(z)[r] = \sum_k r_k \sigma_k \bigl(2\sigma\sigma^\top -
+              \operatorname{diag}(\sigma) - e_k\sigma^\top - \sigma e_k^\top + e_k e_k^\top\bigr)
+
+    Parameters
+    ----------
+    probabilities : (K+1,) array
+        Probabilities of the outcomes 0..K.
+    rewards : (K,) array
+        Rewards of the outcomes 1..K; that of outcome 0 is 0.
+
+    Returns
+    -------
+    (K, K) array
+        Symmetric, in general indefinite.
+
+    Notes
+    -----
+    Paper: section `ssec:apd-preliminary`. The sum over k is carried out:
+    :math:`\operatorname{diag}(q) - q\sigma^\top - \sigma q^\top + \bar r(2\sigma\sigma^\top -
+    \operatorname{diag}\sigma)` with :math:`q = r \circ \sigma`, :math:`\bar r = r^\top\sigma`.
+    """
+    p = probabilities[1:]
+    q = as_vector("rewards", rewards, p.size) * p
+    cross = np.outer(q, p)
+    return np.asarray(np.diag(q) - cross - cross.T + q.sum() * (2.0 * np.outer(p, p) - np.diag(p)))
+
+
+def expected_reward(probabilities: Array, rewards: Array) -> Array:
+    r"""Expected reward :math:`r^\top\sigma` for one or many rows of probabilities.
+
+    Parameters
+    ----------
+    probabilities : (..., K+1) array
+        Probabilities of the outcomes 0..K.
+    rewards : (K,) array
+        Rewards of the outcomes 1..K; that of outcome 0 is 0.
+
+    Returns
+    -------
+    (...) array
+    """
+    return np.asarray(probabilities[..., 1:] @ rewards)
+
+
+def log_loss(logits: ArrayLike, outcome: int) -> float:
+    r"""Negative log-likelihood :math:`-\ln\sigma_y(z)` of one outcome.
+
+    Parameters
+    ----------
+    logits : (K,) array
+        Logits of the outcomes 1..K.
+    outcome : int
+        The observed outcome y in 0..K.
+
+    Returns
+    -------
+    float
+        The loss, >= 0, in nats; finite for any finite logits.
+
+    Raises
+    ------
+    ValueError
+        If a logit is not finite or the outcome is outside 0..K.
+
+    Examples
+    --------
+    >>> round(log_loss([0.0], 1), 4)
+    0.6931
+    >>> log_loss([-800.0], 1)
+    800.0
+    """
+    logits = as_finite("logits", logits)
+    outcome = as_outcome(outcome, logits.size)
+    padded = np.concatenate(([0.0], logits))
+    shift = padded.max()
+    return float(np.log(np.exp(padded - shift).sum()) + (shift - padded[outcome]))
+
+
+def loss_residual(probabilities: Array, outcome: int) -> Array:
+    r"""Gradient of the loss in the logits, :math:`\sigma(z) - \mathbf{y}`.
+
+    The gradient in the parameter is its outer product with the action:
+    :math:`\nabla\ell(W) = (\sigma(Wx) - \mathbf{y}) \otimes x`.
+
+    Parameters
+    ----------
+    probabilities : (K+1,) array
+        Probabilities of the outcomes 0..K.
+    outcome : int
+        The observed outcome in 0..K; :math:`\mathbf{y}` is its indicator over 1..K.
+
+    Returns
+    -------
+    (K,) array
+        Entries in [-1, 1].
+    """
+    residual = probabilities[1:].copy()
+    if outcome > 0:
+        residual[outcome - 1] = -np.delete(probabilities, outcome).sum()
+    return residual
+
+
+def loss_gradient(parameter: Array, action: Array, outcome: int) -> Array:
+    r"""Gradient of :math:`\ell(W) = -\ln\sigma_y(Wx)`, as a K x d matrix.
+
+    Parameters
+    ----------
+    parameter : (K, d) array
+        The parameter W.
+    action : (d,) array
+        The action x.
+    outcome : int
+        The observed outcome y in 0..K.
+
+    Returns
+    -------
+    (K, d) array
+        :math:`(\sigma(Wx) - \mathbf{y})\, x^\top`; its row-wise vectorisation is the paper's
+        :math:`(\sigma(Wx) - \mathbf{y}) \otimes x` (section `ssec:apd-preliminary`).
+    """
+    residual = loss_residual(outcome_probabilities(parameter @ action), outcome)
+    return np.outer(residual, action)
+
+
+def loss_hessian_factor(parameter: Array, action: Array) -> Array:
+    r"""Factor of the loss Hessian: :math:`B B^\top = \nabla\sigma(Wx) \otimes x x^\top`.
+
+    Parameters
+    ----------
+    parameter : (K, d) array
+        The parameter W.
+    action : (d,) array
+        The action x.
+
+    Returns
+    -------
+    (Kd, K) array
+        :math:`B = F \otimes x` with :math:`F` from `jacobian_factor`.
+
+    Notes
+    -----
+    Paper: Algorithm 1, line 2, with another factor of the Jacobian. The Hessian does not depend
+    on the outcome.
+    """
+    factor = jacobian_factor(outcome_probabilities(parameter @ action))
+    return np.asarray(np.kron(factor, action[:, None]))
+
+
+def smoothness(n_outcomes: int) -> float:
+    r"""Largest eigenvalue that the link's Jacobian can have: 1/4 for K = 1, 1/2 for K >= 2.
+
+    Notes
+    -----
+    The paper asks for some :math:`L \in [0, 1]` with :math:`\nabla\sigma \preceq L I`
+    (`asmp:derivative-bound`). These are the smallest ones: :math:`p(1-p) \le 1/4`, and for
+    K >= 2 two outcomes that share the whole probability give
+    :math:`\operatorname{diag}(p) - pp^\top` the eigenvalue 1/2, while
+    :math:`u^\top(\operatorname{diag}(p) - pp^\top)u` is the variance of a variable with range at
+    most :math:`\sqrt{2}\,\lVert u\rVert`, hence never more than 1/2.
+    """
+    return 0.25 if n_outcomes == 1 else 0.5

@@ -1,0 +1,159 @@
+"""One trial: several policies side by side on common random numbers, timed round by round.
+
+Every policy of a trial meets the same action sets, and the same uniform number decides the outcome
+of whatever action it plays. Differences between policies are therefore paired, and a policy's
+record does not depend on which others ran beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlogb_core._validation import Array, as_integer
+from mlogb_core.environments import ActionSet, Environment
+from mlogb_core.link import expected_reward
+from mlogb_core.policies import Policy
+
+
+class Streams(NamedTuple):
+    """The independent random streams of one trial.
+
+    Attributes
+    ----------
+    instance, actions, outcomes, policy : numpy.random.Generator
+        For the environment's instance, the action sets, the outcome uniforms, and policies that
+        randomise.
+    """
+
+    instance: np.random.Generator
+    actions: np.random.Generator
+    outcomes: np.random.Generator
+    policy: np.random.Generator
+
+
+def trial_streams(seed: int, experiment: str, trial: int) -> Streams:
+    """Random streams that depend on (seed, experiment, trial) and on nothing else.
+
+    Parameters
+    ----------
+    seed : int
+        Root seed, >= 0.
+    experiment : str
+        Name of the experiment; other names give independent streams.
+    trial : int
+        Number of the trial, >= 0.
+
+    Returns
+    -------
+    Streams
+    """
+    name = int.from_bytes(hashlib.sha256(experiment.encode()).digest()[:4], "big")
+    root = np.random.SeedSequence(
+        as_integer("seed", seed, minimum=0), spawn_key=(name, as_integer("trial", trial, minimum=0))
+    )
+    return Streams(*map(np.random.default_rng, root.spawn(len(Streams._fields))))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What happened in one trial; all arrays have shape (n_rounds, n_policies) except `n_actions`.
+
+    Attributes
+    ----------
+    policies : tuple of str
+        Names, in the order of the columns.
+    n_actions : (n_rounds,) array of int
+        Sizes of the action sets.
+    action, outcome : array of int
+        Index of the action played, outcome observed.
+    reward, regret : array
+        Reward received; expected reward of the best action less that of the one played.
+    margin : array
+        Decision margin (infinite for a policy that has none).
+    select_seconds, update_seconds : array
+        Wall time of the two calls.
+    """
+
+    policies: tuple[str, ...]
+    n_actions: NDArray[np.int64]
+    action: NDArray[np.int64]
+    outcome: NDArray[np.int64]
+    reward: Array
+    regret: Array
+    margin: Array
+    select_seconds: Array
+    update_seconds: Array
+
+
+def run_trial(
+    environment: Environment,
+    policies: Mapping[str, Policy],
+    n_rounds: int,
+    streams: Streams,
+    on_round: Callable[[int], None] | None = None,
+) -> Trial:
+    """Play one trial.
+
+    Parameters
+    ----------
+    environment : Environment
+        The problem.
+    policies : mapping of str to Policy
+        Fresh policies by name.
+    n_rounds : int
+        T >= 1.
+    streams : Streams
+        The random streams, from `trial_streams`.
+    on_round : callable, optional
+        Called with the number of rounds done after each round, for progress.
+
+    Returns
+    -------
+    Trial
+
+    Notes
+    -----
+    The first T rounds of a longer trial are the same as those of a trial of T rounds. Which policy
+    goes first rotates from round to round, so that none always meets warm caches.
+    """
+    n_rounds = as_integer("n_rounds", n_rounds, minimum=1)
+    names = tuple(policies)
+    shape = n_rounds, len(names)
+    instance = environment.instance(streams.instance)
+    n_actions = np.empty(n_rounds, dtype=np.int64)
+    action, outcome = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
+    reward, regret, margin, select, update = (np.empty(shape) for _ in range(5))
+    payoff = np.concatenate(([0.0], environment.rewards))
+
+    for t in range(n_rounds):
+        candidates = instance.actions(streams.actions)
+        uniform = float(streams.outcomes.random())
+        value = expected_reward(candidates.probabilities, environment.rewards)
+        n_actions[t] = len(value)
+        for place in range(len(names)):
+            p = (place + t) % len(names)
+            policy = policies[names[p]]
+            played, y, select[t, p], update[t, p] = _play(policy, candidates, uniform)
+            action[t, p], outcome[t, p] = played, y
+            reward[t, p], regret[t, p], margin[t, p] = payoff[y], value.max() - value[played], policy.margin
+        if on_round is not None:
+            on_round(t + 1)
+    return Trial(names, n_actions, action, outcome, reward, regret, margin, select, update)
+
+
+def _play(policy: Policy, candidates: ActionSet, uniform: float) -> tuple[int, int, float, float]:
+    start = time.perf_counter()
+    action = policy.select(candidates.features)
+    selected = time.perf_counter()
+    outcome = candidates.outcome(action, uniform)
+    features = candidates.features[action]
+    learning = time.perf_counter()
+    policy.update(features, outcome)
+    return action, outcome, selected - start, time.perf_counter() - learning
