@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from mlogb_core._validation import Array
@@ -151,17 +152,17 @@ class LiteralPolicy:
             )
         )
 
-    def scores(self, actions: Array) -> Array:
+    def scores(self, actions: ArrayLike) -> Array:
         """Optimistic rewards (K >= 2) or optimistic logits (K = 1), one action after the other."""
         return np.array([self._score(x) for x in np.asarray(actions, dtype=np.float64)])
 
-    def select(self, actions: Array) -> int:
+    def select(self, actions: ArrayLike) -> int:
         """Index of the best score, with the library's tie rule."""
         choice = choose(self.scores(actions), TIE_TOLERANCE)
         self.margin = choice.margin
         return choice.action
 
-    def update(self, action: Array, outcome: int) -> None:
+    def update(self, action: ArrayLike, outcome: int) -> None:
         """Gradient step, projection, Hessian update."""
         x = np.asarray(action, dtype=np.float64)
         y = np.eye(self.n_outcomes + 1)[outcome, 1:]

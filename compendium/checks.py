@@ -1,0 +1,251 @@
+"""What the derivation notebooks share: random instances, 50-digit oracles, evidence in one line.
+
+A check compares a function of `mlogb_core` with a computation that shares no code with it. Roundoff
+differs between machines in every digit, so `evidence` prints the tolerance that an error stayed
+below, never the error. `caught` is its counterpart for a wrong variant: it fails unless the same
+check rejects it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal, localcontext
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mlogb_core._validation import Array
+from mlogb_core.curvature import FrequentDirections
+from mlogb_core.link import jacobian_factor, outcome_probabilities
+
+DIGITS = 50
+
+Scalar = Callable[[Sequence[Decimal]], Decimal]
+
+
+def relative_error(computed: ArrayLike, reference: ArrayLike) -> float:
+    """Largest entry of the difference over the largest entry of the reference; inf if NaN occurs."""
+    computed, reference = np.asarray(computed, dtype=np.float64), np.asarray(reference, dtype=np.float64)
+    if computed.shape != reference.shape:
+        raise ValueError(f"shapes differ: {computed.shape} and {reference.shape}")
+    difference = np.abs(computed - reference).max(initial=0.0)
+    if np.isnan(difference):
+        return np.inf
+    return float(difference / np.abs(reference).max(initial=0.0)) if difference > 0 else 0.0
+
+
+def entrywise_error(computed: ArrayLike, reference: ArrayLike) -> float:
+    """Largest relative error of a single entry; the reference must have no zero."""
+    reference = np.asarray(reference, dtype=np.float64)
+    if not reference.all():
+        raise ValueError("the reference has a zero entry")
+    return relative_error(np.asarray(computed, dtype=np.float64) / reference, np.ones(reference.shape))
+
+
+def evidence(claim: str, statement: str, *, error: float, tolerance: float, cases: int) -> None:
+    """Print that an identity held in all cases, or raise.
+
+    Parameters
+    ----------
+    claim : str
+        Identifier in ``claims.yml``.
+    statement : str
+        What was compared with what.
+    error : float
+        Largest error over the cases. It is compared, and printed only when it is too large.
+    tolerance : float
+        What the error must not exceed.
+    cases : int
+        Number of cases.
+
+    Raises
+    ------
+    AssertionError
+        If the error is above the tolerance or not a number, or there was no case.
+    """
+    if not (error <= tolerance and cases > 0):
+        raise AssertionError(
+            f"{claim} fails: {statement}: error {error:.2g}, tolerance {tolerance:.0e} ({cases} cases)"
+        )
+    print(f"{claim} holds: {statement}: error below {tolerance:.0e} ({_counted(cases)})")
+
+
+def bounded(
+    claim: str, statement: str, *, largest: float, limit: float, cases: int, reached: float | None = None
+) -> None:
+    """Print that an inequality held in all cases, or raise.
+
+    Parameters
+    ----------
+    claim, statement : str
+        As for `evidence`.
+    largest : float
+        Largest value that was found.
+    limit : float
+        What it must not exceed, up to a relative 1e-9 of roundoff.
+    cases : int
+        Number of cases.
+    reached : float, optional
+        Share of the limit that must have been found: says that no much smaller limit holds.
+
+    Raises
+    ------
+    AssertionError
+        If the largest value exceeds the limit or falls short of the share, or there was no case.
+    """
+    tight = reached is None or largest >= reached * limit
+    if not (largest <= limit + 1e-9 * abs(limit) and tight and cases > 0):
+        raise AssertionError(
+            f"{claim} fails: {statement}: largest {largest:.6g}, limit {limit:.6g}, reached {reached}"
+        )
+    ending = "" if reached is None else f", {100 * reached:g} % of it reached"
+    print(f"{claim} holds: {statement}: at most {limit:.3g}{ending} ({_counted(cases)})")
+
+
+def caught(variant: str, *, error: float, tolerance: float) -> None:
+    """Print that a check rejects a wrong variant, or raise.
+
+    Parameters
+    ----------
+    variant : str
+        What was made wrong.
+    error, tolerance : float
+        The figures of the check that the right version passes.
+
+    Raises
+    ------
+    AssertionError
+        If the check accepts the variant.
+    """
+    if error <= tolerance:
+        raise AssertionError(
+            f"not caught: {variant}: error {error:.2g} is within the tolerance {tolerance:.2g}"
+        )
+    shown = f"{error:.2g}" if error < 100.0 else "a value above 100"
+    print(f"caught: {variant}: {shown} exceeds {tolerance:.3g}")
+
+
+def logit_cases(n_cases: int, seed: int, sizes: Sequence[int] = (1, 2, 3, 5)) -> Iterator[Array]:
+    """Yield logit vectors from nearly uniform to saturated: scales 0.01 to 30, sizes in turn."""
+    rng = np.random.default_rng(seed)
+    for case in range(n_cases):
+        yield rng.normal(size=sizes[case % len(sizes)]) * 10.0 ** rng.uniform(-2.0, 1.5)
+
+
+def sketch_cases(n_cases: int, seed: int) -> Iterator[tuple[FrequentDirections, Array]]:
+    """Yield sketches with an action each: empty, growing, full and shrunk ones; old and new actions.
+
+    K is 1, 2 or 4, the sketch size from 1 to more than Kd, the action new, one that the sketch has
+    seen, or zero. Z has condition numbers up to about 1e4.
+    """
+    rng = np.random.default_rng(seed)
+    for case in range(n_cases):
+        K, d = (1, 2, 4)[case % 3], int(rng.integers(2, 7))
+        sketch = FrequentDirections(K, d, 10.0 ** rng.uniform(-1.0, 1.0), int(rng.integers(1, K * d + 3)))
+        action = rng.normal(size=d)
+        for _ in range(int(rng.integers(0, 2 * K * d))):
+            action = rng.normal(size=d) * 10.0 ** rng.uniform(-0.5, 0.5)
+            sketch.add(sketch.frame(action), jacobian_factor(outcome_probabilities(rng.normal(size=K))))
+        kind = rng.uniform()
+        yield sketch, (action if kind < 0.3 else rng.normal(size=d) if kind < 0.95 else np.zeros(d))
+
+
+def precise_probabilities(logits: Sequence[Decimal]) -> list[Decimal]:
+    """Probabilities of the outcomes 0..K by their definition, in the caller's decimal context."""
+    weights = [Decimal(1), *(z.exp() for z in logits)]
+    total = sum(weights, Decimal(0))
+    return [weight / total for weight in weights]
+
+
+def precise_reward(rewards: Array) -> Scalar:
+    """Expected reward as a function of the logits."""
+    weights = _exact(rewards)
+
+    def reward(logits: Sequence[Decimal]) -> Decimal:
+        probabilities = precise_probabilities(logits)[1:]
+        return sum((r * p for r, p in zip(weights, probabilities, strict=True)), Decimal(0))
+
+    return reward
+
+
+def precise_loss(action: Array, outcome: int) -> Scalar:
+    """Loss of one outcome as a function of the entries of W, row after row."""
+    x = _exact(action)
+
+    def loss(entries: Sequence[Decimal]) -> Decimal:
+        rows = [entries[start : start + len(x)] for start in range(0, len(entries), len(x))]
+        logits = [sum((w * v for w, v in zip(row, x, strict=True)), Decimal(0)) for row in rows]
+        return -precise_probabilities(logits)[outcome].ln()
+
+    return loss
+
+
+def precise(function: Callable[[Sequence[Decimal]], Sequence[Decimal]], point: Array) -> Array:
+    """Values of a function of decimals in 50 digits, rounded to floats."""
+    with localcontext() as context:
+        context.prec = DIGITS
+        return np.array([float(value) for value in function(_exact(point))])
+
+
+def precise_gradient(function: Scalar, point: Array) -> Array:
+    """Gradient by central differences in 50 digits with step 1e-16: right to about 30 digits.
+
+    Parameters
+    ----------
+    function : callable
+        From a list of decimals to a decimal.
+    point : (n,) array
+        Where.
+
+    Returns
+    -------
+    (n,) array
+    """
+    with localcontext() as context:
+        context.prec = DIGITS
+        x, h = _exact(point), Decimal("1e-16")
+        slopes = [
+            (function(_moved(x, (i, h))) - function(_moved(x, (i, -h)))) / (2 * h) for i in range(len(x))
+        ]
+        return np.array([float(slope) for slope in slopes])
+
+
+def precise_hessian(function: Scalar, point: Array) -> Array:
+    """Hessian by central differences in 50 digits with step 1e-12: right to about 24 digits.
+
+    Parameters
+    ----------
+    function : callable
+        From a list of decimals to a decimal.
+    point : (n,) array
+        Where.
+
+    Returns
+    -------
+    (n, n) array
+    """
+    with localcontext() as context:
+        context.prec = DIGITS
+        x, h = _exact(point), Decimal("1e-12")
+        matrix = np.empty((len(x), len(x)))
+        for i in range(len(x)):
+            for j in range(i + 1):
+                ahead = function(_moved(x, (i, h), (j, h))) - function(_moved(x, (i, h), (j, -h)))
+                behind = function(_moved(x, (i, -h), (j, h))) - function(_moved(x, (i, -h), (j, -h)))
+                matrix[i, j] = matrix[j, i] = float((ahead - behind) / (4 * h * h))
+        return matrix
+
+
+def _exact(point: Array) -> list[Decimal]:
+    return [Decimal(float(value)) for value in point.reshape(-1)]
+
+
+def _moved(point: list[Decimal], *steps: tuple[int, Decimal]) -> list[Decimal]:
+    moved = list(point)
+    for place, step in steps:
+        moved[place] += step
+    return moved
+
+
+def _counted(cases: int) -> str:
+    return f"{cases} case" if cases == 1 else f"{cases} cases"

@@ -1,0 +1,166 @@
+"""The command line ``mlogb``: list, run, runs, data, notebooks, readme.
+
+A wrong request ends with code 2, a failure with code 1, both with a few plain lines on stderr.
+The libraries that do the work are imported by the commands that need them, so help is quick.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from compendium.paths import FailureError, UsageError
+
+app = typer.Typer(
+    help="Run the experiments of the companion to the EOFD-MLogB paper and keep their results.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+notebooks_app = typer.Typer(help="Build and check the executed notebooks.", no_args_is_help=True)
+app.add_typer(notebooks_app, name="notebooks")
+
+Targets = Annotated[list[Path] | None, typer.Argument(help="Notebooks or folders; all by default.")]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point of ``mlogb``; always leaves by SystemExit."""
+    try:
+        app(args=arguments, prog_name="mlogb")
+    except UsageError as error:
+        _fail(str(error), 2)
+    except FailureError as error:
+        _fail(str(error), 1)
+
+
+@app.command("list")
+def list_experiments() -> None:
+    """List the experiments with their profiles and parameters."""
+    from compendium.manifest import load_manifest, notebook_parameters
+
+    for name, experiment in load_manifest().experiments.items():
+        print(f"{name}: {experiment.title}")
+        if experiment.source.is_file():
+            print(f"  notebook {experiment.notebook}.md, its parameters and their defaults:")
+            print(f"    {_shown(notebook_parameters(experiment.source))}")
+        else:
+            print(f"  notebook {experiment.notebook}.md does not exist yet")
+        print(f"  all profiles: {_shown(experiment.parameters)}")
+        for profile, parameters in experiment.profiles.items():
+            print(f"  {profile}: {_shown(parameters)}")
+
+
+@app.command()
+def run(
+    experiment: Annotated[str, typer.Argument(help="Name in experiments.yml.")],
+    profile: Annotated[str, typer.Option(help="Size of the run: smoke, standard or paper.")] = "standard",
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--parameter", "-p", metavar="NAME=VALUE", help="Change one parameter; may be repeated."
+        ),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Worker processes; results do not depend on it.")] = 1,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Execute again and replace a stored run.")] = False,
+) -> None:
+    """Run an experiment and draw its figures, or show the stored run of the same parameters."""
+    from compendium import runs
+    from compendium.manifest import parse_override
+
+    overrides = dict(parse_override(text) for text in parameter or [])
+    try:
+        done = runs.execute(experiment, profile, overrides, jobs, fresh)
+    except KeyboardInterrupt:
+        _fail("interrupted; finished trials are kept, so the next run goes on from them", 130)
+    if done.reused:
+        print(f"{done.name} is there already and complete; --fresh executes it again")
+    else:
+        print(f"{done.name} took {done.record['duration_seconds']} s")
+    for line in dict.fromkeys(_data_lines(done.record["study"])):
+        print(line)
+    figures = runs.figures_of(done)
+    for figure in figures:
+        print(f"  {_relative(figure)}")
+    if len(figures) < len(done.record["figures"]):
+        print("  some of its figures have been replaced by those of a later run; --fresh draws them again")
+    print(f"to look at it: jupyter lab {done.name}/{Path(done.record['notebook']).stem}.ipynb")
+
+
+@app.command("runs")
+def list_runs() -> None:
+    """List the finished runs, oldest first."""
+    from compendium.runs import find_runs, problems
+
+    for found in find_runs():
+        record = found.record
+        commit = (record["git_commit"] or "no commit")[:9]
+        commit += " with changes" if record["git_clean"] is False else ""
+        parameters = _shown(record["overrides"] or record["parameters"])
+        print(
+            f"{found.name}  {record['started'][:10]}  {record['duration_seconds']} s  {commit}  {parameters}"
+        )
+        for problem in problems(found.path):
+            print(f"  {problem}")
+
+
+@app.command()
+def data() -> None:
+    """Say which data set is found on this machine, and how many rows it has."""
+    from compendium.data import load_mnist
+
+    try:
+        print(load_mnist().describe())
+    except ValueError as error:  # a DataError: missing, damaged, or not what the name says
+        raise FailureError(str(error)) from None
+
+
+@notebooks_app.command("build")
+def build_notebooks(targets: Targets = None) -> None:
+    """Execute the notebook texts and write the paired notebooks."""
+    from compendium.notebooks import build
+
+    for path in build(targets or None):
+        print(_relative(path))
+
+
+@notebooks_app.command("check")
+def check_notebooks(targets: Targets = None) -> None:
+    """Check that every notebook is its text, executed in order without an error."""
+    from compendium.notebooks import check
+
+    if problems := check(targets or None):
+        raise FailureError("\n".join(problems))
+    print("the notebooks agree with their texts")
+
+
+@app.command()
+def readme(
+    check: Annotated[bool, typer.Option("--check", help="Only say whether it is up to date.")] = False,
+) -> None:
+    """Write the results block of the README from the committed run."""
+    from compendium.report import update_readme
+
+    update_readme(check=check)
+
+
+def _data_lines(study: dict[str, Any]) -> list[str]:
+    """One line per data set of a run, so that 5,000 rows never pass for 70,000."""
+    sets = [data for one in study.get("studies", []) for data in one.get("data", [])]
+    return [f"  data: {data['name']}, {data['rows']:,} rows, from {data['source']}" for data in sets]
+
+
+def _shown(parameters: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in parameters.items()) or "none"
+
+
+def _relative(path: Path) -> str:
+    return os.path.relpath(path)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    print(message, file=sys.stderr)
+    raise SystemExit(code)

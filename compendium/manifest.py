@@ -1,0 +1,218 @@
+"""The batch manifest ``experiments.yml``: which notebooks are run, with which parameters.
+
+An experiment is data: a notebook, parameters common to all its profiles, and profiles that differ
+in size. A notebook states its parameters and their defaults in the cell tagged ``parameters``.
+papermill only warns about a parameter that this cell does not assign, and the run then goes on
+with the default; here every name and type is checked before anything starts.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from compendium import paths
+from compendium.paths import UsageError
+
+CUSTOM = "custom"  # the name of runs with overrides, so no profile may have it
+Parameters = dict[str, Any]
+_T = TypeVar("_T")
+
+_LOCAL_PATH = re.compile(r'"(/|~|[A-Za-z]:\\)')
+
+
+def _folder_name(name: str) -> str:
+    if name == CUSTOM or not re.fullmatch("[a-z0-9][a-z0-9_-]*", name):
+        raise ValueError(f"a name is made of a-z, 0-9, - and _, and is not {CUSTOM!r}")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_folder_name)]
+
+
+class Experiment(BaseModel):
+    """One experiment of the manifest."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    title: str
+    notebook: str
+    parameters: Parameters = {}
+    profiles: Annotated[dict[Name, Parameters], Field(min_length=1)]
+
+    @property
+    def source(self) -> Path:
+        """Absolute path of the notebook's text, which need not exist."""
+        return paths.project_root() / f"{self.notebook}.md"
+
+
+class Manifest(BaseModel):
+    """All experiments, by name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    experiments: dict[Name, Experiment]
+
+    def experiment(self, name: str) -> Experiment:
+        """Return the experiment of this name, or say which there are."""
+        return _pick(self.experiments, name, "experiment")
+
+
+def load_manifest(path: Path | None = None) -> Manifest:
+    """Read and validate the manifest.
+
+    Parameters
+    ----------
+    path : Path, optional
+        The file; ``experiments.yml`` of the project by default.
+
+    Raises
+    ------
+    UsageError
+        When the file is missing, is not YAML, or has missing, unknown or wrongly typed keys.
+    """
+    path = path or paths.manifest_file()
+    try:
+        return Manifest.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise UsageError(f"{path.name} not found in {path.parent}") from None
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path.name} is not valid YAML: {error}") from None
+    except ValidationError as error:
+        lines = [f"  {'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
+        raise UsageError("\n".join([f"{path.name} is not a valid manifest:", *lines])) from None
+
+
+def notebook_parameters(source: Path) -> Parameters:
+    """Return the parameters of a notebook with their defaults, in their order.
+
+    Parameters
+    ----------
+    source : Path
+        The notebook's MyST text. Exactly one code cell is tagged ``parameters``; it only assigns
+        literals to names.
+
+    Notes
+    -----
+    papermill infers the same from regular expressions, which lose multi-line values and lines
+    with two equal signs, and know no values. The cell is Python, so it is parsed as Python.
+    """
+    import jupytext
+
+    if not source.is_file():
+        raise UsageError(f"the notebook {source} does not exist")
+    notebook = jupytext.read(source, fmt="md:myst")
+    tagged = [cell.source for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
+    if len(tagged) != 1:
+        raise UsageError(f"{source.name} needs exactly one cell tagged 'parameters', it has {len(tagged)}")
+    try:
+        statements = ast.parse(tagged[0]).body
+    except SyntaxError as error:
+        raise UsageError(f"{source.name}: the parameters cell is not valid Python: {error}") from None
+    defaults: Parameters = {}
+    for statement in statements:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                pass
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                pass
+            case _:
+                raise _not_literal(source, statement)
+        try:
+            defaults[name] = ast.literal_eval(value)
+        except ValueError:
+            raise _not_literal(source, statement) from None
+    return defaults
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """Split ``name=value`` from the command line; the value is read as YAML.
+
+    >>> parse_override("sketch_sizes=[5, 10]")
+    ('sketch_sizes', [5, 10])
+    """
+    name, equals, value = text.partition("=")
+    if not (equals and name.isidentifier()):
+        raise UsageError(f"-p {text}: expected name=value")
+    try:
+        return name, yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise UsageError(f"-p {text}: the value is not valid YAML") from None
+
+
+def resolve(experiment: Experiment, profile: str, overrides: Mapping[str, Any]) -> Parameters:
+    """Return the parameters of a run, checked against the notebook.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Where common parameters and profiles are taken from.
+    profile : str
+        Name of one of its profiles.
+    overrides : mapping
+        Parameters that win over those of the manifest.
+
+    Returns
+    -------
+    dict
+        What is passed to the notebook, in the order of its parameters cell. Its other parameters
+        keep their defaults.
+    """
+    chosen = {**experiment.parameters, **_pick(experiment.profiles, profile, "profile"), **overrides}
+    defaults = notebook_parameters(experiment.source)
+    for name in chosen:
+        _pick(defaults, name, "parameter")
+    fitted = {name: _fit(name, default, chosen[name]) for name, default in defaults.items() if name in chosen}
+    for name, value in fitted.items():
+        if _LOCAL_PATH.search(json.dumps(value)):
+            raise UsageError(
+                f"parameter {name} names a path of this machine, and a record must not: {value!r}"
+            )
+    return fitted
+
+
+def _fit(name: str, default: Any, value: Any) -> Any:
+    """Return the value in the type of the default, or say why it does not fit."""
+    if isinstance(default, float) and not isinstance(value, bool):
+        # YAML 1.1 reads 1e-3 as text and 1 as an integer; the notebook means numbers.
+        if isinstance(value, int | float):
+            return float(value)
+        if isinstance(value, str):
+            try:
+                return float(value)
+            except ValueError:
+                pass
+    wanted = list if isinstance(default, tuple) else type(default)
+    if default is not None and type(value) is not wanted:
+        raise UsageError(
+            f"parameter {name} must be {wanted.__name__} (its default is {default!r}), "
+            f"got {value!r} ({type(value).__name__})"
+        )
+    if isinstance(default, list) and default and all(isinstance(item, float) for item in default):
+        return [_fit(f"{name}[{i}]", default[0], item) for i, item in enumerate(value)]
+    try:
+        json.dumps(value)
+    except TypeError:
+        raise UsageError(f"parameter {name} must be made of plain values, got {value!r}") from None
+    return value
+
+
+def _pick(choices: Mapping[str, _T], name: str, kind: str) -> _T:
+    """Return the named choice, or an error that lists the valid names."""
+    if name not in choices:
+        raise UsageError(f"unknown {kind} {name!r}; there are: {', '.join(choices) or 'none'}")
+    return choices[name]
+
+
+def _not_literal(source: Path, statement: ast.stmt) -> UsageError:
+    return UsageError(
+        f"{source.name}: the parameters cell may only assign literals to names, "
+        f"found: {ast.unparse(statement)}"
+    )

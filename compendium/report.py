@@ -1,0 +1,265 @@
+"""Tables and sentences from results: what the notebooks show and what the README repeats.
+
+Everything here is computed from the tables of a run. A sentence that carries a figure is made from
+that figure, so it cannot outlive it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from compendium import paths
+from compendium.figures import label
+from compendium.paths import FailureError, UsageError
+
+if TYPE_CHECKING:
+    from compendium.runs import Run
+
+README_BLOCK = re.compile(r"(<!-- results: begin -->\n).*?(<!-- results: end -->)", re.DOTALL)
+_NAMES = {"paper": "the paper's setting", "tuned": "the tuned setting"}
+
+
+def regret_table(final_regret: pd.DataFrame) -> pd.DataFrame:
+    """Cumulative regret per setting and policy: mean, sample standard deviation, ratio to random play.
+
+    Parameters
+    ----------
+    final_regret : DataFrame
+        Columns setting, policy, trial, regret.
+    """
+    keys = ["setting", "policy"]
+    table = final_regret.groupby(keys, observed=True, sort=False)["regret"].agg(["mean", "std", "count"])
+    table = table.reset_index().rename(columns={"std": "sd", "count": "trials"})
+    random = table[table["policy"] == "random"].set_index("setting")["mean"]
+    # Settings of one study share their random streams, so random play is the same under all of them.
+    benchmark = table["setting"].astype(str).map(random).fillna(random.mean())
+    table["of random play"] = (table["mean"] / benchmark.astype(float)).round(3)
+    table["policy"] = [label(policy) for policy in table["policy"]]
+    table[["mean", "sd"]] = table[["mean", "sd"]].round(1)
+    return table
+
+
+def paired_differences(
+    final_regret: pd.DataFrame, pairs: Sequence[tuple[str, str]], level: float = 0.95
+) -> pd.DataFrame:
+    """Differences of regret within trials, with an interval of Student's t over trials.
+
+    Parameters
+    ----------
+    final_regret : DataFrame
+        Columns setting, policy, trial, regret.
+    pairs : sequence of (str, str)
+        Policies to compare, first less second.
+    level : float
+        Level of the interval.
+    """
+    rows = []
+    for setting in final_regret["setting"].unique():
+        for first, second in pairs:
+            difference = _difference(final_regret, (setting, first), (setting, second))
+            if difference is not None:
+                mean, low, high = _interval(difference, level)
+                name = f"{label(first)} − {label(second)}"
+                rows.append({"setting": setting, "difference": name, "mean": mean, "low": low, "high": high})
+    return pd.DataFrame(rows).round(1)
+
+
+def time_table(timings: pd.DataFrame) -> pd.DataFrame:
+    """Wall time per round in milliseconds, and as a multiple of EOFD-MLogB's in the same trials.
+
+    Parameters
+    ----------
+    timings : DataFrame
+        Columns setting, policy, trial and the means and quantiles of `Results.timings`.
+
+    Notes
+    -----
+    `select`, `update` and `mean ± sd` are means over all rounds, averaged over trials; the ratio is
+    that of medians over the rounds with a full sketch, taken within each trial, then the median
+    over trials.
+    """
+    rows = []
+    for (setting, policy), group in timings.groupby(["setting", "policy"], observed=True, sort=False):
+        total = group["total_mean_ms"]
+        rows.append(
+            {
+                "setting": setting,
+                "policy": label(str(policy)),
+                "select (ms)": _digits(group["select_mean_ms"].mean()),
+                "update (ms)": _digits(group["update_mean_ms"].mean()),
+                "mean (ms)": _digits(total.mean()),
+                "sd (ms)": _digits(total.std(ddof=1)) if len(total) > 1 else np.nan,
+                "ratio to EOFD": _digits(time_ratio(timings, str(setting), str(policy), "eofd")),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def time_ratio(timings: pd.DataFrame, setting: str, policy: str, reference: str) -> float:
+    """Ratio of median times per round of two policies in the same trials, median over trials."""
+    chosen = timings[timings["setting"].astype(str) == setting]
+    median = {
+        name: chosen[chosen["policy"].astype(str) == name].set_index("trial")["total_median_ms"]
+        for name in (policy, reference)
+    }
+    return float((median[policy] / median[reference]).median())
+
+
+def mnist_findings(final_regret: pd.DataFrame) -> list[str]:
+    """What the regret of the MNIST comparison says, in sentences."""
+    n_trials = final_regret["trial"].nunique()
+    sentences = []
+    for setting, name in _NAMES.items():
+        eofd, oful, flat, random = (
+            _mean(final_regret, setting, policy) for policy in ("eofd", "oful", "first-order", "random")
+        )
+        sentences.append(
+            f"In {name} EOFD-MLogB misses {eofd:.1f} rewards and OFUL-MLogB {oful:.1f} "
+            f"({_percent(eofd, oful)}{_interval_text(final_regret, setting, 'eofd', 'oful')}); "
+            f"random play misses {random:.0f}. Means over {n_trials} trials."
+        )
+        sentences.append(
+            f"Without any curvature the same parameters miss {flat:.1f}, {_percent(flat, oful)} against "
+            f"OFUL-MLogB{_interval_text(final_regret, setting, 'first-order', 'oful')}."
+        )
+    for setting, name in _NAMES.items():
+        greedy, eofd = _mean(final_regret, setting, "greedy"), _mean(final_regret, setting, "eofd")
+        sentences.append(
+            f"Greedy play in {name} misses {greedy:.1f}, {_percent(greedy, eofd)} against EOFD-MLogB"
+            f"{_interval_text(final_regret, setting, 'greedy', 'eofd')}."
+        )
+    small = _mean(final_regret, "tuned, m = 5", "eofd")
+    if np.isfinite(small):
+        sentences.append(
+            f"In the tuned setting a sketch of 5 directions misses {small:.1f}, "
+            f"{_percent(small, _mean(final_regret, 'tuned', 'oful'))} against the full Hessian."
+        )
+    return sentences
+
+
+def time_findings(timings: pd.DataFrame) -> list[str]:
+    """What the times say, in sentences; ratios are within one run."""
+    sentences = []
+    for setting in timings["setting"].astype(str).unique():
+        present = set(timings.loc[timings["setting"].astype(str) == setting, "policy"].astype(str))
+        for policy in ("oful", "oful-literal", "eofd-literal"):
+            if {"eofd", policy} <= present:
+                ratio = time_ratio(timings, setting, policy, "eofd")
+                sentences.append(
+                    f"{setting}: a round of {label(policy)} takes {_digits(ratio):g} times as long as one "
+                    f"of EOFD-MLogB (EOFD-MLogB saves {1 - 1 / ratio:.0%})."
+                    if ratio >= 1
+                    else f"{setting}: a round of {label(policy)} takes {_digits(ratio):g} times as long as "
+                    "one of EOFD-MLogB."
+                )
+    return sentences
+
+
+def readme_block(run: Run) -> str:
+    """The results block of the README, from a run of the MNIST experiment."""
+    final = run.results.groupby(["setting", "policy", "trial"], observed=True, sort=False)["regret"]
+    regret = regret_table(final.sum().reset_index())
+    times = time_table(run.timings).set_index(["setting", "policy"])["mean (ms)"]
+    lines = ["| setting | policy | missed rewards (mean ± sd) | of random play | ms per round |"]
+    lines.append("|---|---|---:|---:|---:|")
+    for row in regret.to_dict("records"):
+        share = "" if np.isnan(row["of random play"]) else f"{row['of random play']:.1%}"
+        lines.append(
+            f"| {row['setting']} | {row['policy']} | {row['mean']:.1f} ± {row['sd']:.1f} | {share} | "
+            f"{times[row['setting'], row['policy']]:.2g} |"
+        )
+    data = run.record["study"]["studies"][0]["data"][0]
+    rounds, trials = (run.record["parameters"][name] for name in ("n_rounds", "n_trials"))
+    lines += [
+        "",
+        f"{trials} trials of {rounds:,} rounds on {data['rows']:,} of MNIST's {data['full_rows']:,} digits; "
+        f"run `{run.path.relative_to(paths.project_root()).as_posix()}`. What it says:",
+        "",
+    ]
+    sentences = mnist_findings(final.sum().reset_index()) + time_findings(run.timings)
+    return "\n".join(lines + [f"- {sentence}" for sentence in sentences]) + "\n"
+
+
+def update_readme(check: bool = False) -> None:
+    """Write the results block of the README from the committed run, or check that it is current.
+
+    Parameters
+    ----------
+    check : bool
+        Change nothing; raise if the block differs.
+
+    Raises
+    ------
+    FailureError
+        If there is no run of the paper profile, or the block differs under `check`.
+    UsageError
+        If the README has no results block.
+    """
+    from compendium.runs import find_runs
+
+    path = paths.project_root() / "README.md"
+    runs = find_runs("mnist", "paper")
+    if len(runs) != 1:
+        raise FailureError(f"the README needs exactly one run of mnist's paper profile, found {len(runs)}")
+    text = path.read_text(encoding="utf-8")
+    if not README_BLOCK.search(text):
+        raise UsageError("README.md has no block between <!-- results: begin --> and <!-- results: end -->")
+    block = readme_block(runs[0])
+    updated = README_BLOCK.sub(lambda match: match[1] + block + match[2], text)
+    if check and updated != text:
+        raise FailureError("the README's results differ from the committed run: run `make readme`")
+    if not check:
+        _write_if_changed(path, text, updated)
+
+
+def _write_if_changed(path: Path, before: str, after: str) -> None:
+    if before != after:
+        paths.write_atomically(path, after)
+
+
+def _regret(final_regret: pd.DataFrame, setting: str, policy: str) -> pd.Series[float]:
+    chosen = (final_regret["setting"].astype(str) == setting) & (final_regret["policy"].astype(str) == policy)
+    return final_regret[chosen].set_index("trial")["regret"]
+
+
+def _mean(final_regret: pd.DataFrame, setting: str, policy: str) -> float:
+    return float(_regret(final_regret, setting, policy).mean())
+
+
+def _difference(
+    final_regret: pd.DataFrame, first: tuple[str, str], second: tuple[str, str]
+) -> pd.Series[float] | None:
+    one, other = _regret(final_regret, *first), _regret(final_regret, *second)
+    return None if one.empty or other.empty else one - other
+
+
+def _interval(values: Iterable[float], level: float = 0.95) -> tuple[float, float, float]:
+    sample = np.asarray(list(values))
+    mean = float(sample.mean())
+    if sample.size < 2:
+        return mean, np.nan, np.nan
+    half = float(stats.t.ppf(0.5 + level / 2, sample.size - 1) * sample.std(ddof=1) / np.sqrt(sample.size))
+    return mean, mean - half, mean + half
+
+
+def _interval_text(final_regret: pd.DataFrame, setting: str, first: str, second: str) -> str:
+    difference = _difference(final_regret, (setting, first), (setting, second))
+    if difference is None or len(difference) < 2:
+        return ""
+    mean, low, high = _interval(difference)
+    return f", paired difference {mean:+.1f} with 95% interval [{low:.1f}, {high:.1f}]"
+
+
+def _percent(value: float, reference: float) -> str:
+    return f"{value / reference - 1:+.0%}"
+
+
+def _digits(value: float, significant: int = 3) -> float:
+    return float(f"{value:.{significant}g}")

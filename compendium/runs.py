@@ -1,0 +1,311 @@
+"""Runs: an experiment's notebook executed with the parameters of a profile, and kept.
+
+A run is named by what decides its results, so asking twice gives the stored run. It is executed in
+a folder beside its final place and renamed into it when nothing is left to go wrong: a folder
+without ``.partial-`` in its name is a complete run, whatever was stopped or killed before.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from compendium import paths, progress, provenance
+from compendium.manifest import CUSTOM, Experiment, load_manifest, resolve
+from compendium.notebooks import CLIENT_OPTIONS, KERNEL, check_executed, dumps, kernel_environment, normalise
+from compendium.paths import FailureError, UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Run", "check_executed", "execute", "figures_of", "find_runs", "load_run", "problems"]
+
+PARTIAL = ".partial-"
+REQUIRED = ("results.parquet", "study.json")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    Attributes
+    ----------
+    path : Path
+        Its folder.
+    record : dict
+        Contents of ``record.json``.
+    reused : bool
+        Whether it was there before it was asked for.
+    """
+
+    path: Path
+    record: dict[str, Any]
+    reused: bool = False
+
+    @property
+    def name(self) -> str:
+        """Path of the run from the project root."""
+        return self.path.relative_to(paths.project_root()).as_posix()
+
+    @property
+    def results(self) -> pd.DataFrame:
+        """The result table; the same bytes for any number of workers."""
+        return _read_table(self.path / "results.parquet")
+
+    @property
+    def timings(self) -> pd.DataFrame:
+        """The measured times, which differ from run to run."""
+        return _read_table(self.path / "timings.parquet")
+
+
+def execute(
+    experiment: str,
+    profile: str = "standard",
+    overrides: Mapping[str, Any] | None = None,
+    jobs: int = 1,
+    fresh: bool = False,
+) -> Run:
+    """Run an experiment, or return the run when it is there already.
+
+    Parameters
+    ----------
+    experiment, profile : str
+        Names in the manifest.
+    overrides : mapping, optional
+        Parameters that win over those of the profile.
+    jobs : int
+        Number of worker processes; it does not change the results.
+    fresh : bool
+        Execute a run that is there already once more and put the new one in its place.
+
+    Returns
+    -------
+    Run
+        The complete run, with its figures moved to the folder of the figures.
+
+    Raises
+    ------
+    UsageError
+        Before anything starts: unknown names, parameters that do not fit.
+    FailureError
+        When a cell failed, the kernel died or the notebook wrote no results. The folder of the
+        attempt is kept as ``.partial-...`` for a look, and removed by the next attempt.
+    """
+    chosen = load_manifest().experiment(experiment)
+    overrides = dict(overrides or {})
+    parameters = resolve(chosen, profile, overrides)
+    digest = provenance.code_digest()
+    kind = CUSTOM if overrides else profile
+    source = chosen.source.read_text(encoding="utf-8")
+    identity = json.dumps([experiment, parameters, source, digest, provenance.data_digest()], sort_keys=True)
+    final = paths.runs_folder() / experiment / f"{kind}-{provenance.sha256(identity)[:8]}"
+    _sweep(final)
+    if not fresh and final.is_dir() and not problems(final):
+        run = replace(load_run(final), reused=True)
+    else:
+        partial = final.with_name(f"{PARTIAL}{final.name}-{os.getpid()}")
+        record = {
+            "experiment": experiment,
+            "profile": profile,
+            "overrides": {name: parameters[name] for name in overrides},
+            "parameters": parameters,
+            "run": final.name,
+            "notebook": f"{chosen.notebook}.md",
+            "notebook_sha256": provenance.sha256(source),
+            "code_digest": digest,
+        }
+        with _removed_on_interrupt(partial):
+            record = _attempt(chosen, partial, record, jobs)
+            _put_in_place(partial, final)
+        run = Run(final, record)
+    local = profile != "paper" or bool(overrides)
+    provenance.publish_figures(final / "figures", paths.figures_folder(local), run.name, run.record)
+    return run
+
+
+def load_run(path: Path) -> Run:
+    """Return the run of a folder; `problems` tells whether its files are as recorded."""
+    try:
+        return Run(path, json.loads((path / "record.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        raise UsageError(f"{path} is not a run: it has no readable record.json") from None
+
+
+def find_runs(experiment: str | None = None, profile: str | None = None) -> list[Run]:
+    """Return the finished runs, oldest first.
+
+    Parameters
+    ----------
+    experiment : str, optional
+        Only those of this experiment.
+    profile : str, optional
+        Only those of this profile without overrides; ``custom`` for those with.
+    """
+    records = paths.runs_folder().glob(f"{experiment or '*'}/{profile or '*'}-????????/record.json")
+    runs = [load_run(record.parent) for record in records if not record.parent.name.startswith(".")]
+    return sorted(runs, key=lambda run: (str(run.record["started"]), run.name))
+
+
+def problems(path: Path) -> list[str]:
+    """Return which files of a run are missing or are not as recorded; empty for a complete run."""
+    try:
+        files = load_run(path).record["files"]
+    except (UsageError, KeyError):
+        return ["record.json is missing or cannot be read"]
+    missing = [name for name in {**dict.fromkeys(REQUIRED), **files} if not (path / name).is_file()]
+    changed = [
+        name for name in files if name not in missing and provenance.sha256(path / name) != files[name]
+    ]
+    return [f"{name} is missing" for name in missing] + [f"{name} was changed" for name in changed]
+
+
+def figures_of(run: Run) -> list[Path]:
+    """Return the figures that were made from this run and were not replaced by a later one's."""
+    found = []
+    for folder in (paths.figures_folder(), paths.figures_folder(local=True)):
+        for name, digest in run.record["figures"].items():
+            path = folder / name
+            if path.is_file() and provenance.sha256(path) == digest:
+                found.append(path)
+    return found
+
+
+def _attempt(experiment: Experiment, partial: Path, record: dict[str, Any], jobs: int) -> dict[str, Any]:
+    """Execute the notebook in the partial folder and write everything that makes a run complete."""
+    import jupytext
+    import nbformat
+
+    partial.mkdir(parents=True)
+    output = partial / f"{experiment.source.stem}.ipynb"
+    notebook = jupytext.read(experiment.source, fmt="md:myst")
+    notebook.metadata["kernelspec"] = KERNEL
+    started, clock = datetime.now(UTC), perf_counter()
+    with (
+        progress.shown(record["experiment"]) as watched,
+        kernel_environment(MLOGB_RUN_DIR=str(partial), MLOGB_JOBS=str(jobs), **watched),
+    ):
+        failure = _execute(notebook, output, record["parameters"], experiment.source.parent)
+    if output.is_file():
+        executed = nbformat.read(output, as_version=4)  # type: ignore[no-untyped-call]
+        failures = check_executed(executed)[:1]
+        if failure:
+            begun = [c for c in executed.cells if c.metadata.get("papermill", {}).get("start_time")]
+            failures = [f"{failure} in the cell: {begun[-1].source}" if begun else failure]
+    else:
+        failures = [failure or "nothing was executed"]
+    failures = failures or [f"the notebook wrote no {n}" for n in REQUIRED if not (partial / n).is_file()]
+    if failures:
+        raise FailureError("\n".join([*failures, f"as far as it got: {os.path.relpath(output)}"]))
+    paths.write_atomically(output, dumps(_without_places(normalise(executed))))
+    record |= {
+        **provenance.git_state(paths.project_root()),
+        "environment": provenance.environment(jobs),
+        "started": started.isoformat(timespec="seconds"),
+        "duration_seconds": round(perf_counter() - clock, 1),
+    }
+    return provenance.write_record(partial, record)
+
+
+def _execute(notebook: Any, output: Path, parameters: dict[str, Any], folder: Path) -> str:
+    """Execute a notebook into a file with papermill; return what stopped it other than a cell's error."""
+    import papermill
+    from jupyter_client.kernelspec import NoSuchKernel
+
+    for name in ("papermill", "asyncio"):  # what went wrong is said once, by the caller
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        papermill.execute_notebook(
+            notebook,
+            str(output).replace("{", "{{").replace("}", "}}"),  # papermill formats the path
+            parameters=parameters,
+            kernel_name="python3",
+            language="python",
+            progress_bar=False,  # cells say nothing about how far a study is
+            log_output=False,
+            cwd=str(folder),
+            **CLIENT_OPTIONS,
+        )
+    except papermill.PapermillExecutionError:
+        pass  # the error is in the notebook
+    except (RuntimeError, NoSuchKernel) as error:  # among them nbclient's DeadKernelError
+        return str(error)
+    return ""
+
+
+def _without_places(notebook: Any) -> Any:
+    """Take the paths of this machine out of the printed outputs, where warnings bring them in."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if "text" in output:
+                output.text = provenance.relative_paths(output.text)
+            for kind, content in output.get("data", {}).items():
+                if kind.startswith("text/"):
+                    output.data[kind] = provenance.relative_paths(content)
+    return notebook
+
+
+def _put_in_place(partial: Path, final: Path) -> None:
+    """Rename a complete run to its final place; a run that is there goes aside first."""
+    aside = partial.with_name(f"{partial.name}-old")
+    if final.exists():
+        final.rename(aside)
+    partial.rename(final)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _sweep(final: Path) -> None:
+    """Remove what attempts that have ended left of a run, and put back a run that was set aside."""
+    for folder in sorted(final.parent.glob(f"{PARTIAL}{final.name}-*")):
+        pid, _, old = folder.name.removeprefix(f"{PARTIAL}{final.name}-").partition("-")
+        if not pid.isdigit() or _is_running(int(pid)):
+            continue
+        if old and not final.exists():
+            folder.rename(final)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return pid != os.getpid()
+
+
+@contextmanager
+def _removed_on_interrupt(partial: Path) -> Iterator[None]:
+    """Turn a request to terminate into an interrupt, and remove the partial folder on either."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, interrupt) if main else None
+    try:
+        yield
+    except KeyboardInterrupt:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    finally:
+        if main:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.read_parquet(path)

@@ -1,0 +1,214 @@
+"""The unit of work: one (setting, trial), computed once and kept under its content address.
+
+The address is a hash of all that decides the numbers: the experiment, the problem with its data's
+checksum, the setting, the seed, the trial and the sources of the library. A stored trial is one
+Parquet file, written to a temporary name and renamed, so it is there whole or not at all; a file
+that cannot be read or does not fit is computed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import uuid
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
+from threadpoolctl import threadpool_limits
+
+from compendium.problems import Digits, Synthetic
+from compendium.provenance import code_digest
+from mlogb_core.confidence import ConstantRadius, radius_from
+from mlogb_core.environments import Environment
+from mlogb_core.literal import LiteralEOFD, LiteralOFUL
+from mlogb_core.policies import Policy, RandomPolicy, eofd, first_order, oful
+from mlogb_core.simulation import Trial, run_trial, trial_streams
+
+POLICIES = ("eofd", "oful", "first-order", "greedy", "random", "eofd-literal", "oful-literal")
+COMPARISON = POLICIES[:5]
+TIMES = ("select_seconds", "update_seconds")
+_LOG = logging.getLogger(__name__)
+
+
+class Setting(BaseModel):
+    """A problem and one parameter setting, shared by all policies of a trial.
+
+    Parameters
+    ----------
+    name : str
+        What the setting is called in tables and figures.
+    problem : Digits or Synthetic
+        The bandit problem.
+    sketch_size : int
+        m of EOFD-MLogB.
+    regularization, step_size, norm_bound : float
+        Lambda, eta and S.
+    radius : dict
+        The rule for beta, as `mlogb_core.confidence.radius_from` reads it.
+    policies : tuple of str
+        Which policies play; the five of the comparison by default.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    problem: Digits | Synthetic
+    sketch_size: PositiveInt
+    regularization: PositiveFloat
+    step_size: PositiveFloat
+    norm_bound: PositiveFloat
+    radius: dict[str, Any]
+    policies: tuple[str, ...] = COMPARISON
+
+    @field_validator("radius")
+    @classmethod
+    def _known_radius(cls, value: dict[str, Any]) -> dict[str, Any]:
+        return radius_from(value).describe()
+
+    @field_validator("policies")
+    @classmethod
+    def _known_policies(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = set(value) - set(POLICIES)
+        if unknown or len(set(value)) != len(value) or not value:
+            raise ValueError(f"policies must be distinct names out of {POLICIES}, got {value}")
+        return value
+
+    def build(self, environment: Environment, rng: np.random.Generator) -> dict[str, Policy]:
+        """Fresh policies by name.
+
+        Parameters
+        ----------
+        environment : Environment
+            Gives d and the rewards.
+        rng : numpy.random.Generator
+            The stream of the policy that plays at random.
+        """
+        problem = environment.n_features, environment.rewards
+        common: dict[str, Any] = {
+            "regularization": self.regularization,
+            "step_size": self.step_size,
+            "norm_bound": self.norm_bound,
+        }
+        optimistic = common | {"radius": radius_from(self.radius)}
+        sketched = {"sketch_size": self.sketch_size} | optimistic
+        greedy = sketched | {"radius": ConstantRadius(0.0)}
+        makers: dict[str, Callable[[], Policy]] = {
+            "eofd": lambda: eofd(*problem, **sketched),
+            "oful": lambda: oful(*problem, **optimistic),
+            "first-order": lambda: first_order(*problem, **optimistic),
+            "greedy": lambda: eofd(*problem, **greedy),
+            "random": lambda: RandomPolicy(rng),
+            "eofd-literal": lambda: LiteralEOFD(*problem, **sketched),
+            "oful-literal": lambda: LiteralOFUL(*problem, **optimistic),
+        }
+        return {name: makers[name]() for name in self.policies}
+
+
+class TrialSpec(BaseModel):
+    """All that decides the numbers of one trial."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    experiment: str
+    setting: Setting
+    n_rounds: PositiveInt
+    seed: NonNegativeInt
+    trial: NonNegativeInt
+
+    def identity(self) -> dict[str, Any]:
+        """The specification with the data's checksum and the digest of the sources."""
+        data = self.setting.problem.data()
+        return self.model_dump(mode="json") | {
+            "data": data and data["sha256"],
+            "sources": library_digest(),
+        }
+
+    @property
+    def key(self) -> str:
+        """Content address: the hash of `identity`."""
+        text = json.dumps(self.identity(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+    def compute(self, on_round: Callable[[int], None] | None = None) -> pd.DataFrame:
+        """Play the trial, with one BLAS thread: the thread count changes last digits."""
+        streams = trial_streams(self.seed, self.experiment, self.trial)
+        with threadpool_limits(limits=1):
+            environment = self.setting.problem.environment()
+            policies = self.setting.build(environment, streams.policy)
+            trial = run_trial(environment, policies, self.n_rounds, streams, on_round)
+        return _tidy(trial)
+
+
+def load(spec: TrialSpec, folder: Path) -> pd.DataFrame | None:
+    """A stored trial, or None if there is none that can be used.
+
+    Parameters
+    ----------
+    spec : TrialSpec
+        The trial.
+    folder : Path
+        Where trials are kept.
+    """
+    path = folder / f"{spec.key}.parquet"
+    if not path.is_file():
+        return None
+    try:
+        table = pq.read_table(path)
+        stored = json.loads((table.schema.metadata or {})[b"identity"])
+        frame: pd.DataFrame = table.to_pandas()
+    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+        _LOG.warning("stored trial %s cannot be read (%s); computing it again", path.name, error)
+        return None
+    if stored != spec.identity() or len(frame) != spec.n_rounds * len(spec.setting.policies):
+        _LOG.warning("stored trial %s is not the one asked for; computing it again", path.name)
+        return None
+    return frame
+
+
+def store(spec: TrialSpec, frame: pd.DataFrame, folder: Path) -> Path:
+    """Write a trial under its address, whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{spec.key}.parquet"
+    temporary = folder / f".{spec.key}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp"
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    table = table.replace_schema_metadata({"identity": json.dumps(spec.identity(), sort_keys=True)})
+    try:
+        pq.write_table(table, temporary, compression="zstd")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+@lru_cache(maxsize=1)
+def library_digest() -> str:
+    """Digest of the sources that decide a trial's numbers: `mlogb_core`, problems and trials."""
+    return code_digest(("problems.py", "trials.py"))
+
+
+def _tidy(trial: Trial) -> pd.DataFrame:
+    """One row per (round, policy)."""
+    rounds, policies = trial.action.shape
+    return pd.DataFrame(
+        {
+            "round": np.repeat(np.arange(1, rounds + 1, dtype=np.int32), policies),
+            "policy": pd.Categorical(np.tile(trial.policies, rounds), categories=list(trial.policies)),
+            "n_actions": np.repeat(trial.n_actions, policies).astype(np.int16),
+            "action": trial.action.ravel().astype(np.int16),
+            "outcome": trial.outcome.ravel().astype(np.int16),
+            "reward": trial.reward.ravel(),
+            "regret": trial.regret.ravel(),
+            "margin": trial.margin.ravel(),
+            "select_seconds": trial.select_seconds.ravel().astype(np.float32),
+            "update_seconds": trial.update_seconds.ravel().astype(np.float32),
+        }
+    )

@@ -1,0 +1,322 @@
+"""The representations of the accumulated Hessian against dense matrices, on generic and degenerate streams."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from helpers import (
+    EPS,
+    STREAMS,
+    ReferenceSketch,
+    action_stream,
+    assert_same_state,
+    dense_blocks,
+    dense_newton_step,
+    link_jacobian,
+    softmax,
+)
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from mlogb_core.curvature import DenseCurvature, FrequentDirections, NoCurvature, frequent_directions
+from mlogb_core.link import jacobian_factor
+
+RIDGES = [1e-2, 1.0, 50.0]
+
+
+class Case(NamedTuple):
+    """A sketch's sizes and the stream that it meets."""
+
+    K: int
+    d: int
+    m: int
+    lam: float
+    kind: str
+    seed: int
+
+
+@st.composite
+def cases(draw, largest=24):
+    K = draw(st.integers(1, 6))
+    d = draw(st.integers(1, max(1, largest // K)))
+    special = [1, max(1, K * d - 1), K * d, K * d + 3]
+    m = draw(st.sampled_from(special) | st.integers(1, K * d))
+    return Case(
+        K, d, m, draw(st.sampled_from(RIDGES)), draw(st.sampled_from(STREAMS)), draw(st.integers(0, 10**6))
+    )
+
+
+def stream(case, rounds):
+    """Pairs of an action and the logits at which its Hessian is taken, some of them saturated."""
+    rng = np.random.default_rng(case.seed + 1)
+    scales = rng.choice([0.5, 3.0, 12.0], size=rounds)
+    logits = rng.standard_normal((rounds, case.K)) * scales[:, None]
+    return list(zip(action_stream(case.kind, rounds, case.d, case.seed), logits, strict=True))
+
+
+def feed(curvature, pairs):
+    for x, z in pairs:
+        curvature.add(curvature.frame(x), jacobian_factor(softmax(z)))
+    return curvature
+
+
+def size_of(matrix):
+    return np.linalg.norm(matrix, 2)
+
+
+def assert_sound(sketch, case):
+    """Orthonormal basis, symmetric positive semidefinite core, rank within bounds."""
+    r = sketch.rank
+    assert sketch.basis.shape == (r, case.K * case.d)
+    assert sketch.core.shape == (r, r)
+    assert r <= min(case.m, case.K * case.d)
+    assert np.abs(sketch.basis @ sketch.basis.T - np.eye(r)).max(initial=0.0) <= 1e-13
+    np.testing.assert_array_equal(sketch.core, sketch.core.T)
+    if r:
+        values = np.linalg.eigvalsh(sketch.core)
+        assert values[0] >= -1e-13 * values[-1]
+
+
+@given(cases())
+@example(Case(1, 5, 2, 1.0, "repeated", 0))
+@example(Case(2, 6, 4, 1.0, "almost_low_rank", 0))
+@example(Case(6, 4, 5, 1e-2, "mixed_scale", 1))
+@example(Case(3, 4, 1, 1.0, "with_zeros", 2))
+def test_every_update_is_algorithm_1(case):
+    sketch = FrequentDirections(case.K, case.d, case.lam, case.m)
+    reference = ReferenceSketch(case.K, case.d, case.lam, case.m)
+    for x, z in stream(case, rounds=30):
+        feed(sketch, [(x, z)])
+        reference.add(link_jacobian(z), x)
+        scale = size_of(reference.full)
+        np.testing.assert_allclose(sketch.dense(), reference.dense(), rtol=0, atol=1e-12 * scale)
+        assert abs(sketch.shrinkage - reference.rho) <= 1e-12 * scale
+        assert_sound(sketch, case)
+    spectrum, values = sketch.spectrum(), reference.Lambda
+    assert (np.diff(spectrum) <= 0.0).all()
+    assert (spectrum >= 0.0).all()
+    longest = max(spectrum.size, values.size)
+    padded = [np.pad(a, (0, longest - a.size)) for a in (spectrum, values)]
+    np.testing.assert_allclose(*padded, rtol=0, atol=1e-12 * scale)
+
+
+@given(cases())
+def test_the_sketch_brackets_the_full_hessian(case):
+    sketch = FrequentDirections(case.K, case.d, case.lam, case.m)
+    full = case.lam * np.eye(case.K * case.d)
+    removed = 0.0
+    for x, z in stream(case, rounds=30):
+        before = sketch.shrinkage
+        feed(sketch, [(x, z)])
+        assert sketch.shrinkage >= before
+        full += np.kron(link_jacobian(z), np.outer(x, x))
+        gap = np.linalg.eigvalsh(full - sketch.dense())
+        slack = 1e-13 * size_of(full)
+        assert gap[0] >= -slack
+        assert gap[-1] <= sketch.shrinkage + slack
+        removed = max(removed, gap[-1])
+    assert (sketch.shrinkage == 0.0) or case.m < case.K * case.d
+    # The bracket is not slack by orders of magnitude: what is missing from the trace is at least
+    # m + 1 times what was subtracted (each shrink takes it from m kept and one dropped direction).
+    if sketch.shrinkage > 1e-6:
+        missing = np.trace(full - sketch.dense())
+        assert missing >= (case.m + 1) * sketch.shrinkage * (1 - 1e-9) - 1e-12 * np.trace(full)
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+@pytest.mark.parametrize(("K", "d", "m"), [(1, 12, 4), (2, 9, 1), (3, 6, 17), (6, 4, 10), (4, 5, 20)])
+def test_the_basis_stays_orthonormal_over_many_rounds(K, d, m, kind):
+    case = Case(K, d, m, 1.0, kind, seed=7)
+    sketch = FrequentDirections(K, d, 1.0, m)
+    for x, z in stream(case, rounds=600):
+        feed(sketch, [(x, z)])
+        assert_sound(sketch, case)
+    full = feed(DenseCurvature(K, d, 1.0), stream(case, rounds=600)).dense()
+    gap = np.linalg.eigvalsh(full - sketch.dense())
+    assert gap[0] >= -1e-12 * size_of(full)
+    assert gap[-1] <= sketch.shrinkage + 1e-12 * size_of(full)
+
+
+@given(cases())
+def test_a_sketch_as_large_as_the_matrix_is_exact(case):
+    size = case.K * case.d
+    full = feed(DenseCurvature(case.K, case.d, case.lam), stream(case, rounds=40))
+    for m in (size, size + 1, 10 * size):
+        sketch = feed(FrequentDirections(case.K, case.d, case.lam, m), stream(case, rounds=40))
+        assert sketch.shrinkage == 0.0
+        assert sketch.rank_bound == size
+        np.testing.assert_allclose(sketch.dense(), full.dense(), rtol=0, atol=1e-12 * size_of(full.dense()))
+
+
+def test_degenerate_actions_bring_no_direction():
+    sketch = FrequentDirections(2, 3, 1.0, 6)
+    factor = jacobian_factor(softmax(np.array([0.3, -0.4])))
+    sketch.add(sketch.frame(np.zeros(3)), factor)
+    assert sketch.rank == 0
+    x = np.array([1.0, 2.0, -1.0])
+    for scale in (1.0, -3.0, 1e-4, 1e-160, 1e3):
+        sketch.add(sketch.frame(scale * x), factor)
+        assert sketch.rank == 2  # one per outcome
+    sketch.add(sketch.frame(np.zeros(3)), factor)
+    assert sketch.rank == 2
+
+
+def build(name, case):
+    if name == "dense":
+        return DenseCurvature(case.K, case.d, case.lam)
+    if name == "none":
+        return NoCurvature(case.K, case.d, case.lam)
+    return FrequentDirections(case.K, case.d, case.lam, case.m)
+
+
+kinds = st.sampled_from(["dense", "sketch", "none"])
+
+
+@given(kinds, cases())
+def test_inverse_blocks_quadratic_and_spectrum_match_the_dense_matrix(name, case):
+    curvature = feed(build(name, case), stream(case, rounds=15))
+    Z = curvature.dense()
+    np.testing.assert_allclose(Z, Z.T, rtol=0, atol=EPS * size_of(Z))
+    rng = np.random.default_rng(case.seed + 2)
+    actions = np.vstack((rng.standard_normal((4, case.d)), stream(case, rounds=15)[-1][0], np.zeros(case.d)))
+    blocks = curvature.inverse_blocks(actions)
+    assert blocks.shape == (len(actions), case.K, case.K)
+    # Both sides cancel from |x|^2/lambda at the condition number of Z.
+    condition = size_of(Z) / case.lam
+    tolerance = 20 * EPS * condition * (actions**2).sum(axis=1).max() / case.lam
+    np.testing.assert_allclose(blocks, dense_blocks(Z, actions, case.K), rtol=0, atol=tolerance)
+
+    D = rng.standard_normal((case.K, case.d))
+    truth = D.ravel() @ Z @ D.ravel()
+    assert curvature.quadratic(D) == pytest.approx(truth, rel=1e-13)
+
+    values = np.linalg.eigvalsh(Z)[::-1] - case.lam
+    spectrum = curvature.spectrum()
+    assert (spectrum >= 0.0).all()
+    padded = np.pad(spectrum, (0, values.size - spectrum.size))
+    np.testing.assert_allclose(padded, values, rtol=0, atol=50 * EPS * size_of(Z))
+
+
+@given(
+    kinds,
+    cases(),
+    st.sampled_from([1e-2, 1.0, 50.0]),
+    st.sampled_from([1e-3, 0.3, 2.0, 1e3]),
+)
+@example("sketch", Case(2, 5, 3, 1.0, "random", 0), 1.0, 1e-3)
+@example("sketch", Case(2, 5, 12, 1.0, "random", 0), 1.0, 0.3)
+@example("sketch", Case(2, 5, 4, 1.0, "with_zeros", 0), 1.0, 0.3)
+@example("none", Case(3, 5, 4, 1e-2, "random", 3), 50.0, 0.3)
+@settings(max_examples=300)
+def test_newton_step_matches_a_dense_computation(name, case, step_size, S):
+    pairs = stream(case, rounds=12)
+    curvature = feed(build(name, case), pairs[:10])
+    Z = curvature.dense()
+    rng = np.random.default_rng(case.seed + 3)
+    W = rng.standard_normal((case.K, case.d))
+    W *= S * rng.random() / np.linalg.norm(W)
+    for x, z in pairs[8:]:  # two actions that the curvature has met and two that are new
+        p = softmax(z)
+        residual = p[1:] - np.eye(case.K + 1)[rng.integers(case.K + 1)][1:]
+        found = curvature.newton_step(curvature.frame(x), W, residual, jacobian_factor(p), step_size, S)
+        J = link_jacobian(z)
+        expected, projected = dense_newton_step(Z, W, residual, J, x, step_size, S)
+        condition = (size_of(Z) + step_size * (x @ x)) / case.lam
+        length = S if projected else max(np.linalg.norm(W), step_size * np.linalg.norm(x) / case.lam)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=100 * EPS * condition * length)
+        assert np.linalg.norm(found) <= S * (1 + 20 * EPS)
+        np.testing.assert_array_equal(curvature.dense(), Z)
+
+
+@given(kinds, cases())
+def test_add_accumulates_the_hessians(name, case):
+    pairs = stream(case, rounds=20)
+    curvature = feed(build(name, case._replace(m=case.K * case.d)), pairs)
+    full = case.lam * np.eye(case.K * case.d)
+    for x, z in pairs if name != "none" else []:
+        full += np.kron(link_jacobian(z), np.outer(x, x))
+    np.testing.assert_allclose(curvature.dense(), full, rtol=0, atol=1e-13 * size_of(full))
+    assert curvature.shrinkage == 0.0
+    assert curvature.rank_bound == (0 if name == "none" else case.K * case.d)
+
+
+@given(kinds, cases())
+def test_a_state_rebuilds_the_curvature_to_the_bit(name, case):
+    pairs = stream(case, rounds=24)
+    first = feed(build(name, case), pairs[:12])
+    state = first.state_dict()
+    second = type(first).from_state(state)
+    feed(first, pairs[12:])  # must not write into the state that was handed out
+    feed(second, pairs[12:])
+    assert_same_state(first.state_dict(), second.state_dict())
+    assert_same_state(state, feed(build(name, case), pairs[:12]).state_dict())
+
+
+@pytest.mark.parametrize("name", ["dense", "sketch", "none"])
+def test_dense_returns_a_copy(name):
+    curvature = build(name, Case(1, 3, 2, 2.0, "random", 0))
+    curvature.dense()[:] = 7.0
+    np.testing.assert_array_equal(curvature.dense(), 2.0 * np.eye(3))
+
+
+def test_a_failed_shrink_leaves_the_sketch_as_it_was(monkeypatch):
+    case = Case(2, 5, 3, 1.0, "random", 0)
+    pairs = stream(case, rounds=9)
+    sketch = feed(build("sketch", case), pairs[:8])
+    before = sketch.state_dict()
+
+    def fail(*args, **kwargs):
+        raise np.linalg.LinAlgError("did not converge")
+
+    for name in ("eigh", "_deflate"):
+        with monkeypatch.context() as patch:
+            patch.setattr(frequent_directions, name, fail)
+            with pytest.raises(np.linalg.LinAlgError):
+                feed(sketch, pairs[8:])
+        assert_same_state(before, sketch.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 3, 1.0, 1), "n_outcomes must be at least 1"),
+        ((1, 0, 1.0, 1), "n_features must be at least 1"),
+        ((1.0, 3, 1.0, 1), "n_outcomes must be an integer"),
+        ((1, 3, 0.0, 1), "regularization must be positive"),
+        ((1, 3, -1.0, 1), "regularization must be positive"),
+        ((1, 3, np.nan, 1), "regularization must be finite"),
+        ((1, 3, 1.0, 0), "sketch_size must be at least 1"),
+        ((1, 3, 1.0, 2.5), "sketch_size must be an integer"),
+        ((1, 3, 1.0, True), "sketch_size must be an integer"),
+    ],
+)
+def test_construction_rejects(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        FrequentDirections(*arguments)
+    if "sketch_size" not in message:
+        for kind in (DenseCurvature, NoCurvature):
+            with pytest.raises(ValueError, match=message):
+                kind(*arguments[:3])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("basis", np.ones((1, 5)), r"basis and core must have shapes \(r, 6\)"),
+        ("core", np.ones((2, 1)), "basis and core"),
+        ("core", np.full((2, 2), np.nan), "core must be finite"),
+        ("shrinkage", -1.0, "shrinkage must be at least 0"),
+        ("sketch_size", 1, r"basis and core must .* r <= 1, got \(2, 6\)"),
+        ("sketch_size", 0, "sketch_size must be at least 1"),
+        ("regularization", 0.0, "regularization must be positive"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_rejected(key, value, message):
+    state = feed(FrequentDirections(2, 3, 1.0, 2), [(np.ones(3), np.zeros(2))]).state_dict()
+    with pytest.raises(ValueError, match=message):
+        FrequentDirections.from_state(state | {key: value})
+    del state[key]
+    with pytest.raises(ValueError, match=f"state has no entry '{key}'"):
+        FrequentDirections.from_state(state)

@@ -1,0 +1,142 @@
+"""The batch manifest: what it accepts, and what it says about the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from batch_project import HEADER, MANIFEST, make_project
+
+from compendium import paths
+from compendium.manifest import load_manifest, notebook_parameters, parse_override, resolve
+from compendium.paths import UsageError
+
+
+@pytest.fixture(autouse=True)
+def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
+    return make_project(tmp_path)
+
+
+def resolved(profile: str = "smoke", **overrides: object) -> dict[str, object]:
+    return resolve(load_manifest().experiment("tiny"), profile, overrides)
+
+
+def test_later_parameters_win():
+    assert resolved() == {"n_rounds": 3, "step_size": 2.0}
+    assert resolved("paper", n_rounds=7, label="x") == {"n_rounds": 7, "step_size": 2.0, "label": "x"}
+
+
+def test_parameters_are_in_the_order_of_the_notebook():
+    assert list(resolved(quick=True, label="x")) == ["n_rounds", "step_size", "label", "quick"]
+
+
+def test_defaults_are_read_with_their_values(text):
+    assert notebook_parameters(text) == {
+        "n_rounds": 10, "step_size": 0.5, "label": "none", "sizes": [1, 2], "quick": False, "extra": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"n_round": 5}, r"unknown parameter 'n_round'; there are: n_rounds, step_size, label"),
+        ({"n_rounds": 2.5}, r"n_rounds must be int \(its default is 10\), got 2.5 \(float\)"),
+        ({"n_rounds": True}, r"n_rounds must be int .* got True \(bool\)"),
+        ({"step_size": True}, r"step_size must be float .* got True"),
+        ({"step_size": "big"}, r"step_size must be float .* got 'big'"),
+        ({"quick": 1}, r"quick must be bool"),
+        ({"label": 3}, r"label must be str"),
+        ({"sizes": 3}, r"sizes must be list"),
+        ({"sizes": None}, r"sizes must be list"),
+        ({"extra": object()}, r"extra must be made of plain values"),
+        ({"label": "/home/me/data"}, r"label names a path of this machine"),
+        ({"extra": ["~/data"]}, r"extra names a path of this machine"),
+    ],
+)
+def test_what_does_not_fit_is_refused(overrides, message):
+    with pytest.raises(UsageError, match=message):
+        resolved(**overrides)
+
+
+@pytest.mark.parametrize("value", [1, 1.5, "a", [1], {"a": 1}, True, None])
+def test_default_none_accepts_anything(value):
+    assert resolved(extra=value)["extra"] == value
+
+
+def test_numbers_for_a_float():
+    for text, value in [("step_size=1", 1.0), ("step_size=1e-3", 1e-3), ("step_size=.5", 0.5)]:
+        name, given = parse_override(text)
+        result = resolved(**{name: given})["step_size"]
+        assert (result, type(result)) == (value, float)
+
+
+@pytest.mark.parametrize("text", ["n_rounds", "=3", "a b=3", "x=[1"])
+def test_malformed_override(text):
+    with pytest.raises(UsageError, match="-p "):
+        parse_override(text)
+
+
+def test_unknown_names_list_the_valid_ones():
+    with pytest.raises(UsageError, match=r"unknown experiment 'minst'; there are: tiny"):
+        load_manifest().experiment("minst")
+    with pytest.raises(UsageError, match=r"unknown profile 'large'; there are: smoke, paper"):
+        resolved("large")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("title:", "titel:", r"experiments.tiny.titel: Extra inputs"),
+        ("    title: A tiny experiment\n", "", r"experiments.tiny.title: Field required"),
+        ("smoke:", "custom:", r"experiments.tiny.profiles.custom"),
+        ("tiny:", "../tiny:", r"experiments.../tiny"),
+        ("{n_rounds: 3}", "3", r"experiments.tiny.profiles.smoke: Input should be a valid dictionary"),
+        ("{n_rounds: 3}", "{n_rounds: 3", r"not valid YAML"),
+    ],
+)
+def test_invalid_manifest(tmp_path, old, new, message):
+    assert old in MANIFEST
+    (tmp_path / "experiments.yml").write_text(MANIFEST.replace(old, new, 1))
+    with pytest.raises(UsageError, match=message):
+        load_manifest()
+
+
+def test_missing_notebook_is_said_when_it_is_needed(text):
+    text.unlink()
+    experiment = load_manifest().experiment("tiny")
+    with pytest.raises(UsageError, match=r"tiny\.md does not exist"):
+        resolve(experiment, "smoke", {})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (":tags: [parameters]\n", "", "exactly one cell tagged 'parameters', it has 0"),
+        ("n_rounds = 10", "n_rounds = 5 * 2", r"only assign literals to names, found: n_rounds = 5 \* 2"),
+        ("n_rounds = 10", "import os", "found: import os"),
+        ("n_rounds = 10", "n_rounds = (", "not valid Python"),
+    ],
+)
+def test_unreadable_parameters_cell(text, old, new, message):
+    assert old in HEADER
+    text.write_text(HEADER.replace(old, new, 1))
+    with pytest.raises(UsageError, match=message):
+        notebook_parameters(text)
+
+
+def test_root_is_found_upwards_and_named_by_the_environment(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLOGB_ROOT")
+    inside = tmp_path / "notebooks"
+    monkeypatch.chdir(inside)
+    assert paths.project_root() == Path(paths.__file__).parents[1]  # tmp_path is not yet the project
+    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "{paths.PROJECT_NAME}"\n')
+    assert paths.project_root() == tmp_path
+    monkeypatch.setenv("MLOGB_ROOT", str(inside))
+    with pytest.raises(UsageError, match=r"no experiments\.yml"):
+        paths.project_root()
+
+
+def test_the_manifest_of_this_project_is_valid(monkeypatch):
+    monkeypatch.setenv("MLOGB_ROOT", str(Path(paths.__file__).parents[1]))
+    assert {"smoke", "standard", "paper"} <= set(load_manifest().experiment("mnist").profiles)

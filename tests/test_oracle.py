@@ -1,0 +1,153 @@
+"""The library against the paper's algorithms as they stand (`mlogb_core.literal`), round by round."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from helpers import softmax
+
+from mlogb_core import RidgeRadius, TheoremRadius, eofd, oful
+from mlogb_core.literal import LiteralEOFD, LiteralOFUL
+
+CLOSE = 1e-10  # roundoff of 1,000 rounds: the largest difference seen is 5e-12, in the spectrum
+ACTIVE = {"regularization": 1.0, "step_size": 2.0, "norm_bound": 5.0}
+LARGE, SMALL = [(4, 100, 40), (1, 400, 40)], [(2, 30, 5), (1, 12, 12), (3, 7, 40)]
+
+
+class Comparison(NamedTuple):
+    """What two policies did side by side on the same actions and outcomes."""
+
+    different: int  # rounds with different actions
+    parameter: float  # largest |W - W_literal|
+    spectrum: float  # largest difference of the sketch's eigenvalues
+    shrinkage: float  # largest difference of rho
+    beta: float  # largest relative difference of the squared radius
+    projected: int  # rounds that ended on the sphere
+    greedy: int  # rounds in which the action without a bonus would have been another one
+    policy: object
+
+
+def candidates(rng, d):
+    actions = rng.standard_normal((int(rng.integers(10, 31)), d))
+    return actions / np.linalg.norm(actions, axis=1, keepdims=True)
+
+
+def compare(fast, literal, rounds, norm_bound, seed=0):
+    """Let both play the actions that the fast one selects; outcomes from a random true parameter."""
+    rng = np.random.default_rng(seed)
+    K, d = fast.parameter.shape
+    truth = rng.standard_normal((K, d))
+    truth *= norm_bound / np.linalg.norm(truth)
+    different = projected = greedy = 0
+    parameter = spectrum = shrinkage = beta = 0.0
+    for _ in range(rounds):
+        actions = candidates(rng, d)
+        chosen = fast.select(actions)
+        different += chosen != literal.select(actions)
+        beta = max(beta, abs(fast.beta - literal.beta) / fast.beta)
+        exploit = [fast.rewards @ softmax(fast.parameter @ x)[1:] for x in actions]
+        greedy += chosen != int(np.argmax(exploit))
+        x = actions[chosen]
+        outcome = int(np.searchsorted(np.cumsum(softmax(truth @ x))[:-1], rng.random(), side="right"))
+        fast.update(x, outcome)
+        literal.update(x, outcome)
+        projected += abs(np.linalg.norm(fast.parameter) - norm_bound) < 1e-12 * norm_bound
+        parameter = max(parameter, np.abs(fast.parameter - literal.parameter).max())
+        shrinkage = max(shrinkage, abs(fast.curvature.shrinkage - literal.shrinkage))
+        if isinstance(literal, LiteralEOFD):
+            values, expected = fast.curvature.spectrum(), literal.sketch.values
+            assert expected.size >= values.size
+            padded = np.pad(values, (0, expected.size - values.size))
+            spectrum = max(spectrum, np.abs(padded - expected).max())
+    return Comparison(different, parameter, spectrum, shrinkage, beta, projected, greedy, fast)
+
+
+def assert_same_play(result):
+    assert result.different == 0
+    assert result.parameter <= CLOSE
+    assert result.spectrum <= CLOSE
+    assert result.shrinkage <= CLOSE
+    assert result.beta <= CLOSE
+
+
+def assert_powerful(result, rounds):
+    """The comparison went through both branches of the step, and the bonus decided."""
+    assert 0 < result.projected < rounds
+    assert result.greedy > rounds / 10
+
+
+def both(kind, K, d, m, radius, **settings):
+    rewards = np.linspace(0.0, 1.0, K + 1)[1:]
+    settings = settings | {"radius": radius}
+    if kind == "eofd":
+        settings["sketch_size"] = m
+        return eofd(d, rewards, **settings), LiteralEOFD(d, rewards, **settings)
+    return oful(d, rewards, **settings), LiteralOFUL(d, rewards, **settings)
+
+
+def settings_for(K, d):
+    # (1, 12) never leaves a ball of radius 5; a smaller one makes the projection active now and then.
+    return ACTIVE | ({"norm_bound": 2.0} if (K, d) == (1, 12) else {})
+
+
+@pytest.mark.parametrize(("K", "d", "m"), LARGE + SMALL)
+def test_eofd_plays_algorithm_2(K, d, m):
+    settings = settings_for(K, d)
+    policies = both("eofd", K, d, m, RidgeRadius(1e-2), **settings)
+    result = compare(*policies, 1000, settings["norm_bound"])
+    assert_same_play(result)
+    assert_powerful(result, 1000)
+    shrinkage = result.policy.curvature.shrinkage
+    assert shrinkage > 1.0 if m < K * d else shrinkage == 0.0
+    assert result.policy.curvature.rank == min(m, K * d)
+
+
+@pytest.mark.parametrize(("K", "d", "m"), [(4, 20, 8), (1, 40, 6), *SMALL])
+def test_eofd_plays_algorithm_2_with_the_theorems_radius(K, d, m):
+    radius = TheoremRadius(1e-3, scale=1e-3)
+    policies = both("eofd", K, d, m, radius, regularization=1.0, step_size=2.0, norm_bound=2.0)
+    result = compare(*policies, 300, 2.0, seed=1)
+    assert_same_play(result)
+    assert_powerful(result, 300)
+    terms = radius.terms(result.policy.progress)
+    total = sum(terms.values())
+    # The running sums are no decoration: each changes the radius.
+    for name in ("sketch", "logit_movement", "hessian_movement"):
+        assert abs(terms[name]) > 1e-4 * total, name
+
+
+@pytest.mark.parametrize(("K", "d", "m"), SMALL)
+def test_oful_plays_the_full_matrix(K, d, m):
+    settings = settings_for(K, d)
+    result = compare(*both("oful", K, d, m, RidgeRadius(1e-2), **settings), 1000, settings["norm_bound"])
+    assert_same_play(result)
+    assert_powerful(result, 1000)
+
+
+@pytest.mark.parametrize(("K", "d", "m"), LARGE)
+@pytest.mark.parametrize("rounds", [80, pytest.param(1000, marks=pytest.mark.slow)])
+def test_oful_plays_the_full_matrix_at_the_papers_sizes(K, d, m, rounds):
+    # A smaller ball than for the sketch: in so few rounds the projection would not happen at 5.
+    settings = ACTIVE | {"norm_bound": 2.0}
+    result = compare(*both("oful", K, d, m, RidgeRadius(1e-2), **settings), rounds, 2.0)
+    assert_same_play(result)
+    assert_powerful(result, rounds)
+
+
+@pytest.mark.parametrize("kind", ["eofd", "oful"])
+def test_repeated_and_zero_actions(kind):
+    """A finite arm set with a zero arm: directions return for ever and the sketch never fills."""
+    K, d, m = 3, 8, 10
+    fast, literal = both(kind, K, d, m, RidgeRadius(1e-2), **ACTIVE)
+    rng = np.random.default_rng(5)
+    arms = np.vstack((np.zeros(d), candidates(rng, d)[:3], 1e-4 * candidates(rng, d)[:1]))
+    for _ in range(400):
+        chosen = fast.select(arms)
+        assert chosen == literal.select(arms)
+        played = chosen if rng.random() < 0.5 else int(rng.integers(len(arms)))
+        outcome = int(rng.integers(K + 1))
+        fast.update(arms[played], outcome)
+        literal.update(arms[played], outcome)
+        np.testing.assert_allclose(fast.parameter, literal.parameter, rtol=0, atol=CLOSE)
