@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, localcontext
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from mlogb_core._validation import Array
 from mlogb_core.curvature import FrequentDirections
@@ -236,8 +236,42 @@ def precise_hessian(function: Scalar, point: Array) -> Array:
         return matrix
 
 
+def precise_block(sketch: FrequentDirections, action: Array) -> Array:
+    """A(x) of a sketch in 50 digits: Z formed from lambda, B and C, and solved by elimination.
+
+    Parameters
+    ----------
+    sketch : FrequentDirections
+        Holds B, C and lambda as floats, which are taken as exact.
+    action : (d,) array
+        x.
+
+    Returns
+    -------
+    (K, K) array
+    """
+    K, d = sketch.n_outcomes, sketch.n_features
+    with localcontext() as context:
+        context.prec = DIGITS
+        B, C = _decimals(sketch.basis), _decimals(sketch.core)
+        Z = Decimal(sketch.regularization) * _decimals(np.eye(K * d))
+        if sketch.rank > 0:
+            Z = Z + B.T @ (C @ B)
+        columns = _decimals(np.asarray(np.kron(np.eye(K), action[:, None])))
+        stacked = np.hstack((Z, columns))
+        for row in range(K * d):  # forward elimination; Z is positive definite, so no pivoting
+            below = stacked[row + 1 :, row] / stacked[row, row]
+            stacked[row + 1 :, row:] -= np.outer(below, stacked[row, row:])
+        pivots, reduced = np.diag(stacked), stacked[:, K * d :]
+        return np.asarray(reduced.T @ (reduced / pivots[:, None]), dtype=np.float64)
+
+
 def _exact(point: Array) -> list[Decimal]:
     return [Decimal(float(value)) for value in point.reshape(-1)]
+
+
+def _decimals(matrix: Array) -> NDArray[np.object_]:
+    return np.array(_exact(matrix), dtype=np.object_).reshape(matrix.shape)
 
 
 def _moved(point: list[Decimal], *steps: tuple[int, Decimal]) -> list[Decimal]:

@@ -108,12 +108,14 @@ def list_runs() -> None:
 
 
 @app.command()
-def data() -> None:
+def data(
+    download: Annotated[bool, typer.Option("--download", help="Fetch all 70,000 from OpenML.")] = False,
+) -> None:
     """Say which data set is found on this machine, and how many rows it has."""
     from compendium.data import load_mnist
 
     try:
-        print(load_mnist().describe())
+        print(load_mnist(download=download).describe())
     except ValueError as error:  # a DataError: missing, damaged, or not what the name says
         raise FailureError(str(error)) from None
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -33,8 +34,8 @@ STYLES: Mapping[str, Style] = {
     "first-order": Style("no curvature", "#009E73", (1, 1.2), ".."),
     "greedy": Style("greedy (β = 0)", "#CC79A7", (4, 1.5, 1, 1.5), "xx"),
     "random": Style("random play", "#555555", (2, 3), ""),
-    "eofd-literal": Style("EOFD, as printed", "#E69F00", (), "\\\\"),
-    "oful-literal": Style("OFUL, as printed", "#56B4E9", (), "++"),
+    "eofd-literal": Style("EOFD, as printed", "#E69F00", (9, 1.5), "\\\\"),
+    "oful-literal": Style("OFUL, as printed", "#56B4E9", (6, 1.5, 1, 1.5, 1, 1.5), "++"),
 }
 
 
@@ -74,7 +75,7 @@ def regret_curves(rounds: pd.DataFrame, titles: Mapping[str, str]) -> Figure:
         axis.set(title=title, xlabel="round t", yscale="log", ylim=(1, None), xlim=(1, None))
         axis.grid(alpha=0.3, which="major")
     axes[0].set_ylabel("cumulative regret (missed rewards)")
-    _legend_below(figure, axes[0])
+    _legend_below(figure, axes)
     return figure
 
 
@@ -139,6 +140,12 @@ def _panels(n: int, height: float) -> tuple[Figure, list[Axes]]:
     return figure, list(axes[0])
 
 
-def _legend_below(figure: Figure, axis: Axes) -> None:
-    handles, labels = axis.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 5), frameon=False)
+def _legend_below(figure: Figure, axes: Sequence[Axes]) -> None:
+    entries: dict[str, Artist] = {}
+    for axis in axes:
+        handles, labels = axis.get_legend_handles_labels()
+        entries |= dict(zip(labels, handles, strict=True))
+    figure.legend(
+        list(entries.values()), list(entries), loc="outside lower center",
+        ncols=max(1, min(len(entries), 5)), frameon=False,
+    )  # fmt: skip

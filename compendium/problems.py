@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from compendium.data import Dataset, load_mnist
 from mlogb_core.environments import Environment, LabelledEnvironment, SyntheticEnvironment
@@ -19,7 +19,7 @@ from mlogb_core.environments import Environment, LabelledEnvironment, SyntheticE
 class Problem(BaseModel):
     """Base of the problems: frozen, and strict about what it is given."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", revalidate_instances="always")
 
     @property
     def n_outcomes(self) -> int:
@@ -70,7 +70,7 @@ class Digits(Problem):
     """MNIST as in the paper: ten candidates of distinct digits, reward 1 for the target digit."""
 
     kind: Literal["mnist"] = "mnist"
-    target: int = 1
+    target: int = Field(default=1, ge=0, le=9)
     normalisation: Literal["unit", "max"] = "unit"
 
     @property

@@ -38,10 +38,11 @@ def counter(key: str) -> Callable[[int], None] | None:
 
 
 def announce(total: int) -> None:
-    """Say how many rounds there will be in all."""
+    """Say how many more rounds there will be: a notebook may have several studies."""
     folder = os.environ.get(VARIABLE)
     if folder:
-        _write(Path(folder) / _TOTAL, total)
+        _, before = read(Path(folder))
+        _write(Path(folder) / _TOTAL, before + total)
 
 
 def finish(key: str, rounds: int) -> None:

@@ -38,8 +38,10 @@ def regret_table(final_regret: pd.DataFrame) -> pd.DataFrame:
     table = final_regret.groupby(keys, observed=True, sort=False)["regret"].agg(["mean", "std", "count"])
     table = table.reset_index().rename(columns={"std": "sd", "count": "trials"})
     random = table[table["policy"] == "random"].set_index("setting")["mean"]
-    # Settings of one study share their random streams, so random play is the same under all of them.
-    benchmark = table["setting"].astype(str).map(random).fillna(random.mean())
+    # Settings of one study share their random streams, so on one problem random play is the same
+    # under all of them, and stands in where it was left out.
+    common = random.iloc[0] if random.nunique() == 1 else np.nan
+    benchmark = table["setting"].astype(str).map(random).fillna(common)
     table["of random play"] = (table["mean"] / benchmark.astype(float)).round(3)
     table["policy"] = [label(policy) for policy in table["policy"]]
     table[["mean", "sd"]] = table[["mean", "sd"]].round(1)
@@ -164,8 +166,12 @@ def time_findings(timings: pd.DataFrame) -> list[str]:
 
 def readme_block(run: Run) -> str:
     """The results block of the README, from a run of the MNIST experiment."""
-    final = run.results.groupby(["setting", "policy", "trial"], observed=True, sort=False)["regret"]
-    regret = regret_table(final.sum().reset_index())
+    # The first study is the comparison; trials that only take times are shorter.
+    study = run.record["study"]["studies"][0]
+    played = run.results[run.results["setting"].isin([setting["name"] for setting in study["settings"]])]
+    sums = played.groupby(["setting", "policy", "trial"], observed=True, sort=False)["regret"].sum()
+    final = sums.reset_index()
+    regret = regret_table(final)
     times = time_table(run.timings).set_index(["setting", "policy"])["mean (ms)"]
     lines = ["| setting | policy | missed rewards (mean ± sd) | of random play | ms per round |"]
     lines.append("|---|---|---:|---:|---:|")
@@ -173,9 +179,9 @@ def readme_block(run: Run) -> str:
         share = "" if np.isnan(row["of random play"]) else f"{row['of random play']:.1%}"
         lines.append(
             f"| {row['setting']} | {row['policy']} | {row['mean']:.1f} ± {row['sd']:.1f} | {share} | "
-            f"{times[row['setting'], row['policy']]:.2g} |"
+            f"{_digits(times[row['setting'], row['policy']], 2):g} |"
         )
-    data = run.record["study"]["studies"][0]["data"][0]
+    data = study["data"][0]
     rounds, trials = (run.record["parameters"][name] for name in ("n_rounds", "n_trials"))
     lines += [
         "",
@@ -183,7 +189,7 @@ def readme_block(run: Run) -> str:
         f"run `{run.path.relative_to(paths.project_root()).as_posix()}`. What it says:",
         "",
     ]
-    sentences = mnist_findings(final.sum().reset_index()) + time_findings(run.timings)
+    sentences = mnist_findings(final) + time_findings(run.timings)
     return "\n".join(lines + [f"- {sentence}" for sentence in sentences]) + "\n"
 
 
@@ -258,6 +264,8 @@ def _interval_text(final_regret: pd.DataFrame, setting: str, first: str, second:
 
 
 def _percent(value: float, reference: float) -> str:
+    if reference == 0:  # a short trial may miss nothing
+        return "+∞%" if value else "+0%"
     return f"{value / reference - 1:+.0%}"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import threading
@@ -110,7 +111,7 @@ def execute(
     source = chosen.source.read_text(encoding="utf-8")
     identity = json.dumps([experiment, parameters, source, digest, provenance.data_digest()], sort_keys=True)
     final = paths.runs_folder() / experiment / f"{kind}-{provenance.sha256(identity)[:8]}"
-    _sweep(final)
+    _sweep(final.parent)
     if not fresh and final.is_dir() and not problems(final):
         run = replace(load_run(final), reused=True)
     else:
@@ -264,16 +265,16 @@ def _put_in_place(partial: Path, final: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _sweep(final: Path) -> None:
-    """Remove what attempts that have ended left of a run, and put back a run that was set aside."""
-    for folder in sorted(final.parent.glob(f"{PARTIAL}{final.name}-*")):
-        pid, _, old = folder.name.removeprefix(f"{PARTIAL}{final.name}-").partition("-")
-        if not pid.isdigit() or _is_running(int(pid)):
+def _sweep(folder: Path) -> None:
+    """Remove what ended attempts left of an experiment, and put back a run that was set aside."""
+    for left in sorted(folder.glob(f"{PARTIAL}*")):
+        match = re.fullmatch(rf"{re.escape(PARTIAL)}(.+)-(\d+)(-old)?", left.name)
+        if match is None or _is_running(int(match[2])):
             continue
-        if old and not final.exists():
-            folder.rename(final)
+        if match[3] and not (folder / match[1]).exists():
+            left.rename(folder / match[1])
         else:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _is_running(pid: int) -> bool:

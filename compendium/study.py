@@ -199,14 +199,14 @@ def save(folder: Path, *results: Results, **findings: Any) -> None:
     names = [setting.name for one in results for setting in one.study.settings]
     if len(set(names)) != len(names):
         raise ValueError(f"settings of the studies must have different names, got {names}")
+    record = {"studies": [one.record() for one in results], "findings": findings}
+    text = json.dumps(record, indent=2, sort_keys=True) + "\n"  # first: a finding may not be plain
     for name, tables in (
         ("results", [one.rounds for one in results]),
         ("timings", [one.timings for one in results]),
     ):
         table = _stack(tables)
         table.to_parquet(folder / f"{name}.parquet", compression="zstd", index=False)
-    record = {"studies": [one.record() for one in results], "findings": findings}
-    text = json.dumps(record, indent=2, sort_keys=True) + "\n"
     paths.write_atomically(folder / "study.json", text)
 
 
@@ -235,7 +235,7 @@ def _combine(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.D
     parts = [
         frame.assign(
             setting=pd.Categorical([spec.setting.name] * len(frame), categories=settings),
-            trial=np.int16(spec.trial),
+            trial=np.int32(spec.trial),
             policy=frame["policy"].cat.set_categories(policies),
         )
         for spec, frame in zip(specs, frames, strict=True)

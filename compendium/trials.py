@@ -3,7 +3,7 @@
 The address is a hash of all that decides the numbers: the experiment, the problem with its data's
 checksum, the setting, the seed, the trial and the sources of the library. A stored trial is one
 Parquet file, written to a temporary name and renamed, so it is there whole or not at all; a file
-that cannot be read or does not fit is computed again.
+that cannot be read, has a wrong checksum or does not fit is computed again.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class Setting(BaseModel):
         Which policies play; the five of the comparison by default.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Validated again where it is used: `model_copy(update=...)`, how variants are made, checks nothing.
+    model_config = ConfigDict(frozen=True, extra="forbid", revalidate_instances="always")
 
     name: str
     problem: Digits | Synthetic
@@ -162,7 +163,7 @@ def load(spec: TrialSpec, folder: Path) -> pd.DataFrame | None:
     if not path.is_file():
         return None
     try:
-        table = pq.read_table(path)
+        table = pq.read_table(path, page_checksum_verification=True)
         stored = json.loads((table.schema.metadata or {})[b"identity"])
         frame: pd.DataFrame = table.to_pandas()
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:
@@ -182,7 +183,7 @@ def store(spec: TrialSpec, frame: pd.DataFrame, folder: Path) -> Path:
     table = pa.Table.from_pandas(frame, preserve_index=False)
     table = table.replace_schema_metadata({"identity": json.dumps(spec.identity(), sort_keys=True)})
     try:
-        pq.write_table(table, temporary, compression="zstd")
+        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -202,8 +203,8 @@ def _tidy(trial: Trial) -> pd.DataFrame:
         {
             "round": np.repeat(np.arange(1, rounds + 1, dtype=np.int32), policies),
             "policy": pd.Categorical(np.tile(trial.policies, rounds), categories=list(trial.policies)),
-            "n_actions": np.repeat(trial.n_actions, policies).astype(np.int16),
-            "action": trial.action.ravel().astype(np.int16),
+            "n_actions": np.repeat(trial.n_actions, policies).astype(np.int32),
+            "action": trial.action.ravel().astype(np.int32),
             "outcome": trial.outcome.ravel().astype(np.int16),
             "reward": trial.reward.ravel(),
             "regret": trial.regret.ravel(),

@@ -62,8 +62,8 @@ def as_matrix(name: str, value: ArrayLike, shape: tuple[int, int]) -> Array:
 
 
 def as_rewards(value: ArrayLike) -> Array:
-    """Return the rewards of outcomes 1..K (that of outcome 0 is 0) as a vector."""
-    rewards = as_finite("rewards", value)
+    """Return a copy of the rewards of outcomes 1..K (that of outcome 0 is 0) as a vector."""
+    rewards = as_finite("rewards", value).copy()
     if rewards.ndim != 1 or rewards.size < 1:
         raise ValueError(f"rewards must have shape (K,) with K >= 1, got {rewards.shape}")
     if (rewards < 0).any():

@@ -79,7 +79,7 @@ class ConstantRadius:
     needs_movement = False
 
     def __post_init__(self) -> None:
-        as_non_negative("beta", self.beta)
+        object.__setattr__(self, "beta", as_non_negative("beta", self.beta))
 
     def value(self, progress: Progress) -> float:
         r"""The constant :math:`\beta`."""
@@ -105,7 +105,7 @@ class RidgeRadius:
     needs_movement = False
 
     def __post_init__(self) -> None:
-        as_non_negative("scale", self.scale)
+        object.__setattr__(self, "scale", as_non_negative("scale", self.scale))
 
     def value(self, progress: Progress) -> float:
         r""":math:`c\,\lambda S^2`."""
@@ -157,11 +157,11 @@ class TheoremRadius:
     needs_movement = True
 
     def __post_init__(self) -> None:
-        as_probability("confidence", self.confidence)
-        as_positive("action_bound", self.action_bound)
-        as_non_negative("scale", self.scale)
+        object.__setattr__(self, "confidence", as_probability("confidence", self.confidence))
+        object.__setattr__(self, "action_bound", as_positive("action_bound", self.action_bound))
+        object.__setattr__(self, "scale", as_non_negative("scale", self.scale))
         if self.smoothness is not None:
-            as_positive("smoothness", self.smoothness)
+            object.__setattr__(self, "smoothness", as_positive("smoothness", self.smoothness))
 
     def terms(self, progress: Progress) -> dict[str, float]:
         """The terms of the sum by name, before the scale.

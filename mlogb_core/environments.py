@@ -200,7 +200,8 @@ class LabelledEnvironment:
         self._probabilities = np.eye(self.rewards.size + 1)[outcomes]
         self.normalisation = normalisation
         self.n_features = self._raw.shape[1] + 1
-        self._largest = float(np.abs(self._raw).max()) or 1.0
+        # Not |raw|: the absolute value of the smallest signed integer overflows.
+        self._largest = max(abs(float(self._raw.max())), abs(float(self._raw.min()))) or 1.0
 
     def instance(self, rng: np.random.Generator) -> LabelledEnvironment:
         """The data themselves: there is nothing to draw."""

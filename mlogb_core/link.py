@@ -138,13 +138,16 @@ def reward_curvature(probabilities: Array, rewards: ArrayLike) -> Array:
     Notes
     -----
     Paper: section `ssec:apd-preliminary`. The sum over k is carried out:
-    :math:`\operatorname{diag}(q) - q\sigma^\top - \sigma q^\top + \bar r(2\sigma\sigma^\top -
-    \operatorname{diag}\sigma)` with :math:`q = r \circ \sigma`, :math:`\bar r = r^\top\sigma`.
+    :math:`\operatorname{diag}(c) - c\sigma^\top - \sigma c^\top` with
+    :math:`c_k = \sigma_k (r_k - \bar r)`, where the excess over the mean reward
+    :math:`\bar r = r^\top\sigma` is summed as :math:`\sum_{j=0}^K \sigma_j (r_k - r_j)`: that keeps
+    its relative accuracy when one outcome is nearly certain.
     """
     p = probabilities[1:]
-    q = as_vector("rewards", rewards, p.size) * p
-    cross = np.outer(q, p)
-    return np.asarray(np.diag(q) - cross - cross.T + q.sum() * (2.0 * np.outer(p, p) - np.diag(p)))
+    payoff = np.concatenate(([0.0], as_vector("rewards", rewards, p.size)))
+    c = p * ((payoff[1:, None] - payoff) @ probabilities)
+    cross = np.outer(c, p)
+    return np.asarray(np.diag(c) - cross - cross.T)
 
 
 def expected_reward(probabilities: Array, rewards: Array) -> Array:
@@ -269,7 +272,7 @@ def loss_hessian_factor(parameter: Array, action: Array) -> Array:
 
 
 def smoothness(n_outcomes: int) -> float:
-    r"""Largest eigenvalue that the link's Jacobian can have: 1/4 for K = 1, 1/2 for K >= 2.
+    r"""Smallest bound of the link's Jacobian: 1/4 for K = 1 (attained), 1/2 for K >= 2 (a supremum).
 
     Notes
     -----

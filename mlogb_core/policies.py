@@ -198,6 +198,24 @@ class OptimisticPolicy:
             self._hessian_movement,
         )
 
+    def summary(self) -> dict[str, float]:
+        r"""What the policy has come to, in four numbers.
+
+        Returns
+        -------
+        dict
+            `shrinkage` :math:`\rho`; `largest_eigenvalue` of :math:`Z - \lambda I`, to be compared
+            with :math:`\lambda`; `parameter_norm` :math:`\|W\|_F`, to be compared with S; and
+            `smallest_margin`.
+        """
+        spectrum = self.curvature.spectrum()
+        return {
+            "shrinkage": self.curvature.shrinkage,
+            "largest_eigenvalue": float(spectrum[0]) if spectrum.size else 0.0,
+            "parameter_norm": float(np.linalg.norm(self.parameter)),
+            "smallest_margin": self.smallest_margin,
+        }
+
     def scores(self, actions: ArrayLike) -> Array:
         """Optimistic scores of the actions.
 

@@ -12,6 +12,7 @@ from compendium.checks import (
     evidence,
     logit_cases,
     precise,
+    precise_block,
     precise_gradient,
     precise_hessian,
     precise_probabilities,
@@ -77,6 +78,12 @@ def test_differences_of_a_polynomial_and_an_exponential():
 def test_precise_probabilities_keep_small_outcomes():
     p = precise(precise_probabilities, np.array([60.0, -60.0]))
     assert entrywise_error(p, [np.exp(-60.0), 1.0, np.exp(-120.0)]) < 1e-13
+
+
+def test_precise_block_matches_a_dense_solve():
+    for sketch, x in sketch_cases(12, seed=4):
+        X = np.kron(np.eye(sketch.n_outcomes), x[:, None])
+        assert relative_error(precise_block(sketch, x), X.T @ np.linalg.solve(sketch.dense(), X)) < 1e-11
 
 
 def test_cases_are_reproducible_and_varied():

@@ -169,7 +169,7 @@ def test_scaled_parameters_by_hand():
     [(0, 5, 1.0), (1.5, 5, 1.0), (1, 0, 1.0), (1, 5, 0.0), (1, 5, -1.0), (1, 5, math.nan)],
 )
 def test_scaled_parameters_reject(arguments):
-    with pytest.raises(ValueError, match="n_outcomes|n_features|norm_bound"):
+    with pytest.raises(ValueError, match=r"n_outcomes|n_features|norm_bound"):
         scaled_parameters(*arguments, (0.75, 0.75))
 
 

@@ -1,4 +1,4 @@
-"""The representations of the accumulated Hessian against dense matrices, on generic and degenerate streams."""
+"""The representations of the accumulated Hessian against dense matrices, on all kinds of streams."""
 
 from __future__ import annotations
 

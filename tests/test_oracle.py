@@ -92,10 +92,15 @@ def settings_for(K, d):
     return ACTIVE | ({"norm_bound": 2.0} if (K, d) == (1, 12) else {})
 
 
+def radius_for(K):
+    # Large enough to decide many rounds; for K = 1 the bonus has no second-order term.
+    return RidgeRadius(40.0 if K == 1 else 0.3)
+
+
 @pytest.mark.parametrize(("K", "d", "m"), LARGE + SMALL)
 def test_eofd_plays_algorithm_2(K, d, m):
     settings = settings_for(K, d)
-    policies = both("eofd", K, d, m, RidgeRadius(1e-2), **settings)
+    policies = both("eofd", K, d, m, radius_for(K), **settings)
     result = compare(*policies, 1000, settings["norm_bound"])
     assert_same_play(result)
     assert_powerful(result, 1000)
@@ -113,15 +118,15 @@ def test_eofd_plays_algorithm_2_with_the_theorems_radius(K, d, m):
     assert_powerful(result, 300)
     terms = radius.terms(result.policy.progress)
     total = sum(terms.values())
-    # The running sums are no decoration: each changes the radius.
+    # A wrong running sum would show: each term is far above the tolerance on beta.
     for name in ("sketch", "logit_movement", "hessian_movement"):
-        assert abs(terms[name]) > 1e-4 * total, name
+        assert abs(terms[name]) > 1e4 * CLOSE * total, name
 
 
 @pytest.mark.parametrize(("K", "d", "m"), SMALL)
 def test_oful_plays_the_full_matrix(K, d, m):
     settings = settings_for(K, d)
-    result = compare(*both("oful", K, d, m, RidgeRadius(1e-2), **settings), 1000, settings["norm_bound"])
+    result = compare(*both("oful", K, d, m, radius_for(K), **settings), 1000, settings["norm_bound"])
     assert_same_play(result)
     assert_powerful(result, 1000)
 
@@ -131,7 +136,7 @@ def test_oful_plays_the_full_matrix(K, d, m):
 def test_oful_plays_the_full_matrix_at_the_papers_sizes(K, d, m, rounds):
     # A smaller ball than for the sketch: in so few rounds the projection would not happen at 5.
     settings = ACTIVE | {"norm_bound": 2.0}
-    result = compare(*both("oful", K, d, m, RidgeRadius(1e-2), **settings), rounds, 2.0)
+    result = compare(*both("oful", K, d, m, radius_for(K), **settings), rounds, 2.0)
     assert_same_play(result)
     assert_powerful(result, rounds)
 

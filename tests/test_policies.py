@@ -189,7 +189,7 @@ def test_scores_match_the_dense_formula(kind, K, radius):
 
 
 def test_parameters_match_a_dense_computation(kind):
-    K, S, eta = 3, 0.6, 1.5
+    K, S, eta = 3, 1.5, 0.4
     policy = make(kind, K, norm_bound=S, step_size=eta)
     rng = np.random.default_rng(8)
     projections = []
@@ -356,13 +356,13 @@ def test_parameters_have_to_be_positive_numbers(kind, name, value):
 
 @pytest.mark.parametrize("value", [0, -3, 1.0, 2.5, np.nan, True, "3", None])
 def test_the_sketch_size_has_to_be_a_positive_integer(value):
-    with pytest.raises(ValueError, match="sketch_size must be (at least 1|an integer)"):
+    with pytest.raises(ValueError, match=r"sketch_size must be (at least 1|an integer)"):
         make("eofd", sketch_size=value)
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.0, None])
 def test_the_number_of_features_has_to_be_a_positive_integer(kind, value):
-    with pytest.raises(ValueError, match="n_features must be (at least 1|an integer)"):
+    with pytest.raises(ValueError, match=r"n_features must be (at least 1|an integer)"):
         make(kind, d=value)
 
 
@@ -396,7 +396,7 @@ def test_rewards_have_to_fit_the_curvature():
 
 @pytest.mark.parametrize("K", [1, 3])
 def test_a_failure_inside_the_update_changes_nothing(monkeypatch, kind, K):
-    """Every LAPACK call of an update fails in turn; the state stays and the policy goes on as if nothing was."""
+    """Each LAPACK call of an update fails in turn; the policy then goes on as if nothing had been."""
     policy, twin = (make(kind, K, radius=TheoremRadius(0.1), norm_bound=0.3) for _ in range(2))
     play(policy, 20, seed=1)
     play(twin, 20, seed=1)

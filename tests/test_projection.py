@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from helpers import EPS, ellipsoid_projection
@@ -88,7 +90,7 @@ def test_a_few_newton_steps_suffice(problem):
     calls = []
     project_onto_ball(solver(Z, calls), point, Z @ point, S)
     assert calls[0] == 0.0
-    assert all(a < b for a, b in zip(calls, calls[1:], strict=False))
+    assert all(a < b for a, b in pairwise(calls))
     assert len(calls) <= 10
 
 
@@ -125,5 +127,5 @@ def test_a_search_that_does_not_settle_says_so():
     def broken(multiplier):
         return lambda vector: np.full_like(vector, np.nan)
 
-    with pytest.raises(ArithmeticError, match="radius 1.0 did not settle"):
+    with pytest.raises(ArithmeticError, match=r"radius 1\.0 did not settle"):
         project_onto_ball(broken, np.array([2.0, 0.0]), np.array([2.0, 0.0]), 1.0)

@@ -84,6 +84,9 @@ class Curvature(Protocol[Frame]):
     def quadratic(self, direction: Array) -> float:
         r""":math:`\|\Delta\|_Z^2` of a (K, d) direction."""
 
+    def spectrum(self) -> Array:
+        r"""Eigenvalues of :math:`Z - \lambda I`, decreasing, without those that are zero by rank."""
+
     def dense(self) -> Array:
         """Z as a (Kd, Kd) matrix, for checks and small problems."""
 

@@ -1,0 +1,421 @@
+"""Studies: one table for any number of workers and after any stop, and what is made from it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+from pydantic import ValidationError
+
+from compendium import study as module
+from compendium import trials
+from compendium.problems import Digits, Synthetic
+from compendium.study import Results, Setting, Study, publish, save
+
+PROBLEM = Synthetic(dimension=6, rewards=(0.5, 1.0), parameter_norm=2.0, n_actions=(3, 9))
+FIRST = Setting(
+    name="first", problem=PROBLEM, sketch_size=4, regularization=0.5, step_size=1.0, norm_bound=2.0,
+    radius={"kind": "ridge", "scale": 0.05},
+)  # fmt: skip
+SECOND = FIRST.model_copy(
+    update={
+        "name": "a second",  # before the first in the alphabet: tables keep the order of appearance
+        "sketch_size": 2,
+        "radius": {"kind": "theorem", "confidence": 0.1, "scale": 0.001},
+        "policies": ("random", "oful-literal", "eofd"),
+    }
+)
+STUDY = Study(experiment="tests", settings=[FIRST, SECOND], n_rounds=30, n_trials=3, seed=11)
+N_FILES = 6
+WRITTEN = {"results.parquet", "timings.parquet", "study.json"}
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    """No batch and no terminal, whoever runs the tests."""
+    for name in ("MLOGB_JOBS", "MLOGB_RUN_DIR", "MLOGB_PROGRESS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def serial(tmp_path_factory):
+    """The study computed by one worker, with the folder of its trials."""
+    folder = tmp_path_factory.mktemp("serial")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLOGB_PROGRESS", raising=False)
+        return STUDY.run(n_jobs=1, folder=folder), folder
+
+
+@pytest.fixture
+def results(serial):
+    return serial[0]
+
+
+def published(results, folder):
+    """The bytes of the table of results and of the record, as they are handed over."""
+    folder.mkdir()
+    save(folder, results)
+    return (folder / "results.parquet").read_bytes(), (folder / "study.json").read_bytes()
+
+
+@pytest.fixture
+def assert_same(serial, tmp_path):
+    """Compare results with those of the one worker: as tables, and as bytes."""
+
+    def check(other):
+        pd.testing.assert_frame_equal(serial[0].rounds, other.rounds, check_exact=True)
+        assert published(serial[0], tmp_path / "serial") == published(other, tmp_path / "other")
+
+    return check
+
+
+def stored(folder):
+    return {path.name for path in folder.glob("*.parquet")} if folder.exists() else set()
+
+
+# One table, however it came about
+
+
+def test_two_workers(assert_same, serial, tmp_path):
+    assert_same(STUDY.run(n_jobs=2, folder=tmp_path / "trials"))
+    assert stored(tmp_path / "trials") == stored(serial[1])
+    assert len(stored(serial[1])) == N_FILES
+
+
+def test_computing_twice_measures_other_times(serial, tmp_path):
+    """So that the bytes above are equal because times are kept apart, not because nothing was computed."""
+    again = STUDY.run(n_jobs=1, folder=tmp_path / "trials")
+    times = list(trials.TIMES)
+    assert (again.frame[times] != serial[0].frame[times]).any().all()
+    assert not set(times) & set(again.rounds.columns)
+
+
+def test_stored_trials_are_loaded(assert_same, serial, monkeypatch):
+    monkeypatch.setattr(trials.TrialSpec, "compute", lambda *_: pytest.fail("computed again"))
+    again = STUDY.run(n_jobs=1, folder=serial[1])
+    pd.testing.assert_frame_equal(again.frame, serial[0].frame, check_exact=True)
+    assert_same(again)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_half_of_the_trials_are_missing(assert_same, tmp_path, jobs):
+    folder = tmp_path / "trials"
+    STUDY.run(n_jobs=1, folder=folder)
+    files = sorted(folder.iterdir())
+    kept = {path: path.stat().st_mtime_ns for path in files[1::2]}
+    for path in files[::2]:
+        path.unlink()
+    assert_same(STUDY.run(n_jobs=jobs, folder=folder))
+    assert sorted(folder.iterdir()) == files
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
+def test_settings_in_another_order_or_alone(serial, tmp_path):
+    """A trial does not depend on the study that it is part of."""
+    alone = STUDY.model_copy(update={"settings": (SECOND,), "n_trials": 2}).run(1, tmp_path / "trials")
+    rows = serial[0].rounds
+    rows = rows[(rows["setting"] == "a second") & (rows["trial"] < 2)].reset_index(drop=True)
+    for name in rows.columns.drop(["setting", "policy"]):
+        pd.testing.assert_series_equal(alone.rounds[name], rows[name], check_exact=True)
+    assert list(alone.rounds["policy"]) == list(rows["policy"])
+    assert stored(tmp_path / "trials") < stored(serial[1])
+
+
+def stop_at(spec, folder, variables):
+    """In place of `_obtain`: the last trial is stopped when others are stored."""
+    if (spec.setting.name, spec.trial) == ("a second", 2):
+        while not list(folder.glob("*.parquet")):
+            time.sleep(0.01)
+        raise KeyboardInterrupt("stopped")
+    return _OBTAIN(spec, folder, variables)
+
+
+def die_writing(spec, folder, variables):
+    """In place of `_obtain`: the worker of the last trial is killed in the middle of writing it."""
+    if (spec.setting.name, spec.trial) == ("a second", 2):
+        while not list(folder.glob("*.parquet")):
+            time.sleep(0.01)
+
+        def write_half(table, where, **_):
+            where.write_bytes(b"PAR1 half a table")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        trials.pq.write_table = write_half  # in the worker, which dies with it
+    return _OBTAIN(spec, folder, variables)
+
+
+_OBTAIN = module._obtain
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_interrupted_and_resumed(assert_same, serial, tmp_path, monkeypatch, jobs):
+    folder = tmp_path / "trials"
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_obtain", stop_at)
+        with pytest.raises(KeyboardInterrupt):
+            STUDY.run(n_jobs=jobs, folder=folder)
+    assert 1 <= len(stored(folder)) < N_FILES
+    assert stored(folder) < stored(serial[1])
+    assert_same(STUDY.run(n_jobs=1, folder=folder))
+    assert stored(folder) == stored(serial[1])
+
+
+def test_a_worker_is_killed(assert_same, serial, tmp_path, monkeypatch):
+    folder = tmp_path / "trials"
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_obtain", die_writing)
+        with pytest.raises(TerminatedWorkerError):
+            STUDY.run(n_jobs=2, folder=folder)
+    before = {path: path.read_bytes() for path in folder.glob("*.parquet")}
+    assert 1 <= len(before) < N_FILES
+    assert stored(folder) < stored(serial[1])
+    assert_same(STUDY.run(n_jobs=2, folder=folder))
+    assert {path: path.read_bytes() for path in before} == before
+    assert stored(folder) == stored(serial[1])
+
+
+def test_the_number_of_workers(assert_same, serial, monkeypatch):
+    asked, parallel = [], joblib.Parallel
+
+    def note(n_jobs):
+        asked.append(n_jobs)
+        return parallel(n_jobs=1)
+
+    monkeypatch.setattr(joblib, "Parallel", note)
+    STUDY.run(folder=serial[1])
+    monkeypatch.setenv("MLOGB_JOBS", "2")
+    by_variable = STUDY.run(folder=serial[1])
+    STUDY.run(n_jobs=3, folder=serial[1])
+    assert asked == [1, 2, 3]
+    assert_same(by_variable)
+
+
+def test_where_trials_are_kept(tmp_path, monkeypatch):
+    (tmp_path / "experiments.yml").touch()
+    monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
+    one = STUDY.model_copy(update={"n_trials": 1, "settings": (SECOND,)})
+    one.run()
+    assert stored(tmp_path / "papermill_runs" / ".trials") == {f"{one.specs()[0].key}.parquet"}
+
+
+# The tables
+
+
+def test_the_frame(results):
+    frame = results.frame
+    assert list(frame.columns[:4]) == ["setting", "trial", "round", "policy"]
+    assert list(frame["setting"].cat.categories) == ["first", "a second"]
+    assert list(frame["policy"].cat.categories) == [*FIRST.policies, "oful-literal"]
+    rows = frame.groupby(["setting", "policy", "trial"], observed=True)["round"].agg(list)
+    assert all(rounds == list(range(1, 31)) for rounds in rows)
+    assert len(rows) == 3 * (5 + 3)
+    assert set(results.rounds.columns) == set(frame.columns) - {*trials.TIMES, "margin"}
+    assert results.rounds["trial"].dtype == np.int32
+
+
+def rows_of(frame, setting, policy, trial):
+    chosen = (frame["setting"] == setting) & (frame["policy"] == policy) & (frame["trial"] == trial)
+    return frame[chosen]
+
+
+def test_final_regret(results):
+    table = results.final_regret
+    assert list(table.columns) == ["setting", "policy", "trial", "regret"]
+    assert len(table) == 3 * (5 + 3)
+    for row in table.itertuples():
+        regret = rows_of(results.frame, row.setting, row.policy, row.trial)["regret"]
+        assert row.regret == pytest.approx(sum(regret.tolist()), rel=1e-12)
+    assert table["regret"].nunique() > 10
+
+
+def test_timings():
+    """On made-up times, against the definition: medians leave out the rounds until the sketch is full."""
+    rng = np.random.default_rng(3)
+    study = STUDY.model_copy(update={"n_trials": 2})
+    rows = [
+        {
+            "setting": setting.name, "trial": trial, "round": t, "policy": policy,
+            "select_seconds": np.float32(rng.random()), "update_seconds": np.float32(rng.random()),
+        }
+        for setting in study.settings for trial in range(2) for t in range(1, 31)
+        for policy in setting.policies
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows).astype({"setting": "category", "policy": "category"})
+    table = Results(study, frame).timings
+    assert len(table) == 2 * (5 + 3)
+    for row in table.itertuples():
+        part = rows_of(frame, row.setting, row.policy, row.trial)
+        select, update = (1e3 * part[name].to_numpy(dtype=float) for name in trials.TIMES)
+        full = {"first": 4, "a second": 2}[row.setting]
+        steady = (select + update)[full:]
+        assert row.select_mean_ms == pytest.approx(select.mean(), rel=1e-6)
+        assert row.update_mean_ms == pytest.approx(update.mean(), rel=1e-6)
+        assert row.total_mean_ms == pytest.approx((select + update).mean(), rel=1e-6)
+        quartiles = row.total_q25_ms, row.total_median_ms, row.total_q75_ms
+        np.testing.assert_allclose(quartiles, np.quantile(steady, [0.25, 0.5, 0.75]), rtol=1e-6)
+
+
+def test_a_trial_that_is_shorter_than_the_sketch_has_times(tmp_path):
+    short = STUDY.model_copy(update={"n_rounds": 3, "n_trials": 1})
+    table = short.run(folder=tmp_path / "trials").timings
+    assert (table.select_dtypes("number").drop(columns="trial") > 0).all(axis=None)
+
+
+# Common random numbers
+
+
+def test_policies_and_settings_meet_the_same_actions(results):
+    sizes = results.frame.groupby(["trial", "round"])["n_actions"]
+    assert (sizes.nunique() == 1).all()
+    assert results.frame.groupby("trial")["n_actions"].agg(tuple).nunique() == 3  # trials differ
+
+
+def test_random_play_is_the_same_in_all_settings(results):
+    columns = ["trial", "round", "action", "outcome", "reward", "regret"]
+    play = {
+        name: part.loc[part["policy"] == "random", columns].reset_index(drop=True)
+        for name, part in results.frame.groupby("setting", observed=True)
+    }
+    pd.testing.assert_frame_equal(play["first"], play["a second"], check_exact=True)
+    assert play["first"].groupby("trial")["action"].agg(tuple).nunique() == 3
+
+
+def test_the_same_action_has_the_same_outcome(results):
+    """The outcome is decided by the action and a number that all share."""
+    keys = ["trial", "round", "action"]
+    groups = results.frame.groupby(keys)
+    assert (groups["outcome"].nunique() == 1).all()
+    assert (groups["regret"].nunique() == 1).all()
+    assert (groups.size() > 1).sum() > 30
+
+
+def test_the_seed_and_the_experiment_pick_the_streams(results, tmp_path):
+    base = results.rounds["outcome"].to_numpy()
+    for change in ({"seed": 12}, {"experiment": "others"}):
+        other = STUDY.model_copy(update=change).run(folder=tmp_path / "trials")
+        assert (other.rounds["outcome"].to_numpy() != base).any()
+
+
+# The record
+
+
+def test_the_record(results):
+    record = results.record()
+    assert Study.model_validate({k: record[k] for k in Study.model_fields}) == STUDY
+    assert record["data"] == []
+    assert record["sources"] == trials.library_digest()
+    found = {(row["setting"], row["policy"]): row["margin"] for row in record["smallest_margin"]}
+    frame = results.frame[np.isfinite(results.frame["margin"])]
+    expected = {
+        (setting.name, policy): min(frame.loc[
+            (frame["setting"] == setting.name) & (frame["policy"] == policy), "margin"
+        ])
+        for setting in STUDY.settings for policy in setting.policies if policy != "random"
+    }  # fmt: skip
+    assert found.keys() == expected.keys()
+    for key, margin in expected.items():
+        assert found[key] == pytest.approx(margin, rel=5e-3)
+        assert found[key] == float(f"{found[key]:.3g}")
+    json.dumps(record, allow_nan=False)
+
+
+def test_each_data_set_is_recorded_once(tmp_path):
+    """On the digits of this machine, the smoke test of the whole chain."""
+    settings = [
+        FIRST.model_copy(update={"name": f"{target}", "problem": Digits(target=target), "policies": policies})
+        for target, policies in ((1, ("eofd", "random")), (2, ("random",)))
+    ]
+    digits = Study(experiment="digits", settings=[*settings, FIRST], n_rounds=6, n_trials=1, seed=1)
+    done = digits.run(folder=tmp_path / "trials")
+    (data,) = done.record()["data"]
+    assert data == Digits().data()
+    assert data["rows"] >= 5000
+    played = done.rounds[done.rounds["setting"] != "first"]
+    assert (played["n_actions"] == 10).all()
+    assert played["regret"].isin([0.0, 1.0]).all()
+    assert ((played["regret"] == 0) == (played["reward"] == 1)).all()
+
+
+# Handing over
+
+
+def test_publish_without_a_batch_does_nothing(results, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    publish(results, best="first")
+    monkeypatch.setenv("MLOGB_RUN_DIR", "")
+    publish(results)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_publish_writes_three_files(results, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLOGB_RUN_DIR", str(tmp_path))
+    publish(results, best="first", number=2.5)
+    assert {path.name for path in tmp_path.iterdir()} == WRITTEN
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "results.parquet"), results.rounds)
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "timings.parquet"), results.timings)
+    study = json.loads((tmp_path / "study.json").read_text())
+    expected = {"studies": [results.record()], "findings": {"best": "first", "number": 2.5}}
+    assert study == json.loads(json.dumps(expected))
+
+
+def renamed(results, suffix):
+    """The same results under settings of other names."""
+    settings = [s.model_copy(update={"name": s.name + suffix}) for s in results.study.settings]
+    names = {s.name: s.name + suffix for s in results.study.settings}
+    frame = results.frame.assign(setting=results.frame["setting"].cat.rename_categories(names))
+    return Results(results.study.model_copy(update={"settings": tuple(settings)}), frame)
+
+
+def test_several_studies_are_stacked(results, tmp_path):
+    other = renamed(results, ", again")
+    save(tmp_path, results, other)
+    table = pd.read_parquet(tmp_path / "results.parquet")
+    assert list(table["setting"].cat.categories) == ["first", "a second", "first, again", "a second, again"]
+    half = len(results.frame)
+    for part, one in ((table[:half], results), (table[half:], other)):
+        for name in one.rounds.columns:
+            left, right = part[name].astype(object), one.rounds[name].astype(object)
+            assert list(left) == list(right), name
+    timings = pd.read_parquet(tmp_path / "timings.parquet")
+    assert len(timings) == 2 * len(results.timings)
+    assert len(json.loads((tmp_path / "study.json").read_text())["studies"]) == 2
+
+
+def test_equal_names_in_two_studies_are_refused(results, tmp_path):
+    with pytest.raises(ValueError, match="different names, got .*'first', 'a second', 'first', 'a second'"):
+        save(tmp_path, results, results)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_finding_that_is_not_plain_is_refused(results, tmp_path):
+    with pytest.raises(TypeError):
+        save(tmp_path, results, table=results.frame)
+    assert list(tmp_path.iterdir()) == []
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"settings": []}, "at least one, with distinct names"),
+        ({"settings": [FIRST, FIRST]}, r"distinct names, got \['first', 'first'\]"),
+        ({"settings": [FIRST.model_copy(update={"policies": ("ucb",)})]}, "policies must be distinct names"),
+        ({"n_rounds": 0}, "n_rounds"),
+        ({"n_trials": -1}, "n_trials"),
+        ({"seed": -1}, "seed"),
+        ({"rounds": 3}, "rounds"),
+    ],
+)
+def test_a_study_is_checked(changes, message):
+    given = {name: getattr(STUDY, name) for name in Study.model_fields}
+    with pytest.raises(ValidationError, match=message):
+        Study(**given | changes)
