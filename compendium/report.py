@@ -7,7 +7,7 @@ that figure, so it cannot outlive it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,6 +71,38 @@ def paired_differences(
                 name = f"{label(first)} − {label(second)}"
                 rows.append({"setting": setting, "difference": name, "mean": mean, "low": low, "high": high})
     return pd.DataFrame(rows).round(1)
+
+
+def curvature_table(final: pd.DataFrame, settings: Mapping[str, tuple[float, float]]) -> pd.DataFrame:
+    """How large the accumulated Hessian has become, what the sketch discarded, and the parameter's norm.
+
+    Parameters
+    ----------
+    final : DataFrame
+        `Results.final`.
+    settings : mapping
+        (lambda, S) by setting.
+
+    Returns
+    -------
+    DataFrame
+        Means over trials: the largest eigenvalue of Z less lambda, and rho, both over lambda; the
+        norm of the parameter over S.
+    """
+    means = final.groupby(["setting", "policy"], observed=True, sort=False).mean(numeric_only=True)
+    rows = []
+    for row in means.reset_index().to_dict("records"):
+        regularization, norm_bound = settings[row["setting"]]
+        rows.append(
+            {
+                "setting": row["setting"],
+                "policy": label(row["policy"]),
+                "largest eigenvalue / λ": _digits(row["largest_eigenvalue"] / regularization),
+                "ρ / λ": _digits(row["shrinkage"] / regularization),
+                "‖W‖ / S": _digits(row["parameter_norm"] / norm_bound),
+            }
+        )
+    return pd.DataFrame(rows)
 
 
 def time_table(timings: pd.DataFrame) -> pd.DataFrame:

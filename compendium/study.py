@@ -93,7 +93,7 @@ class Study(BaseModel):
             progress.announce(sum(spec.n_rounds for spec in specs))
             work = (joblib.delayed(_obtain)(spec, folder, dict(variables)) for spec in specs)
             frames = list(joblib.Parallel(n_jobs=jobs)(work))
-        return Results(self, _combine(specs, frames))
+        return Results(self, _combine(specs, frames), _final(specs, frames))
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,13 @@ class Results:
         What was run.
     frame : pandas.DataFrame
         One row per (setting, trial, round, policy), with wall times.
+    final : pandas.DataFrame
+        One row per (setting, trial, optimistic policy): its `OptimisticPolicy.summary` at the end.
     """
 
     study: Study
     frame: pd.DataFrame
+    final: pd.DataFrame
 
     @property
     def rounds(self) -> pd.DataFrame:
@@ -182,7 +185,7 @@ def publish(*results: Results, **findings: Any) -> None:
 
 
 def save(folder: Path, *results: Results, **findings: Any) -> None:
-    """Write `results.parquet`, `timings.parquet` and `study.json` into a folder.
+    """Write `results.parquet`, `timings.parquet`, `final.parquet` and `study.json` into a folder.
 
     Parameters
     ----------
@@ -204,6 +207,7 @@ def save(folder: Path, *results: Results, **findings: Any) -> None:
     for name, tables in (
         ("results", [one.rounds for one in results]),
         ("timings", [one.timings for one in results]),
+        ("final", [one.final for one in results]),
     ):
         table = _stack(tables)
         table.to_parquet(folder / f"{name}.parquet", compression="zstd", index=False)
@@ -227,6 +231,16 @@ def _obtain(spec: TrialSpec, folder: Path, variables: Mapping[str, str]) -> pd.D
             trials.store(spec, frame, folder)
         progress.finish(spec.key, spec.n_rounds)
     return frame
+
+
+def _final(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    rows = [
+        {"setting": spec.setting.name, "trial": spec.trial, "policy": policy} | summary
+        for spec, frame in zip(specs, frames, strict=True)
+        for policy, summary in frame.attrs["final"].items()
+    ]
+    columns = ["setting", "trial", "policy", "shrinkage", "largest_eigenvalue", "parameter_norm"]
+    return pd.DataFrame(rows, columns=[*columns, "smallest_margin"])
 
 
 def _combine(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

