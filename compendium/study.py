@@ -152,14 +152,22 @@ class Results:
     def record(self) -> dict[str, Any]:
         """What was run, on which data, and how close decisions came to a tie."""
         keys = ["setting", "policy"]
-        margins = self.frame.groupby(keys, observed=True, sort=False)["margin"].min().reset_index()
+        # In round 1 all actions of one norm tie exactly, and the margin there is the tie tolerance.
+        later = self.frame["margin"].where(self.frame["round"] > 1, np.inf)
+        grouped = self.frame.assign(later=later).groupby(keys, observed=True, sort=False)
+        margins = grouped[["margin", "later"]].min().reset_index()
         return self.study.model_dump(mode="json") | {
             "data": self._data(),
             "sources": trials.library_digest(),
             "smallest_margin": [
-                row | {"margin": float(f"{row['margin']:.3g}")}
+                {
+                    "setting": row["setting"],
+                    "policy": row["policy"],
+                    "all_rounds": float(f"{row['margin']:.3g}"),
+                    "after_round_1": float(f"{row['later']:.3g}"),
+                }
                 for row in margins.to_dict("records")
-                if np.isfinite(row["margin"])
+                if np.isfinite(row["later"])
             ],
         }
 
@@ -235,9 +243,10 @@ def _obtain(spec: TrialSpec, folder: Path, variables: Mapping[str, str]) -> pd.D
 
 def _final(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     rows = [
-        {"setting": spec.setting.name, "trial": spec.trial, "policy": policy} | summary
+        {"setting": spec.setting.name, "trial": spec.trial, "policy": policy} | frame.attrs["final"][policy]
         for spec, frame in zip(specs, frames, strict=True)
-        for policy, summary in frame.attrs["final"].items()
+        for policy in spec.setting.policies  # a stored trial has them in another order
+        if policy in frame.attrs["final"]
     ]
     columns = ["setting", "trial", "policy", "shrinkage", "largest_eigenvalue", "parameter_norm"]
     return pd.DataFrame(rows, columns=[*columns, "smallest_margin"])
@@ -255,6 +264,7 @@ def _combine(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.D
         for spec, frame in zip(specs, frames, strict=True)
     ]
     combined = pd.concat(parts, ignore_index=True)
+    combined.attrs.clear()  # Parquet files would hold them
     first = ["setting", "trial", "round", "policy"]
     return combined[first + [name for name in combined.columns if name not in first]]
 

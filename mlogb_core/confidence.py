@@ -271,10 +271,10 @@ def theorem_parameters(
     >>> round(regularization), round(step_size, 2)
     (88419, 2.35)
     """
-    alpha = _alpha(n_outcomes, norm_bound, action_bound)
-    L = smoothness(n_outcomes)
-    threshold = max(2 * math.sqrt(6) * norm_bound * L * action_bound**2, 24 * n_outcomes * n_features)
-    return max(2 * L * action_bound**2, alpha * threshold), alpha / 2
+    K, d = as_integer("n_outcomes", n_outcomes, 1), as_integer("n_features", n_features, 1)
+    S, D = as_positive("norm_bound", norm_bound), as_positive("action_bound", action_bound)
+    alpha, L = _alpha(K, S, D), smoothness(K)
+    return max(2 * L * D**2, alpha * max(2 * math.sqrt(6) * S * L * D**2, 24 * K * d)), alpha / 2
 
 
 def scaled_parameters(
@@ -306,10 +306,10 @@ def scaled_parameters(
     -----
     Paper: section `sec:experiment`, paragraph Setup.
     """
-    S = as_positive("norm_bound", norm_bound)
+    S, D = as_positive("norm_bound", norm_bound), as_positive("action_bound", action_bound)
     K, d = as_integer("n_outcomes", n_outcomes, 1), as_integer("n_features", n_features, 1)
     base = math.sqrt(K) * d
-    regularization = base ** exponents[0] * math.sqrt(K) * _alpha(K, S, action_bound) * S
+    regularization = base ** exponents[0] * math.sqrt(K) * _alpha(K, S, D) * S
     return regularization, base ** exponents[1] * (S / 2 + math.log(K + 1) / 4)
 
 

@@ -192,7 +192,11 @@ class LabelledEnvironment:
                 f"features and labels must have shapes (n, p) and (n,) with n >= 1, "
                 f"got {self._raw.shape} and {labels.shape}"
             )
-        if outcomes.ndim != 1 or outcomes.min() < 0 or outcomes.max() > self.rewards.size:
+        if self._raw.dtype.kind not in "biuf" or not np.isfinite(self._raw).all():
+            raise ValueError("features must be finite numbers")
+        if outcomes.ndim != 1 or outcomes.dtype.kind not in "iu" or not outcomes.size:
+            raise ValueError(f"outcomes must be a vector of integers, one for each label, got {outcomes!r}")
+        if outcomes.min() < 0 or outcomes.max() > self.rewards.size:
             raise ValueError(f"outcomes must be a vector with entries in 0..{self.rewards.size}")
         self._rows = [np.flatnonzero(labels == label) for label in range(outcomes.size)]
         if sum(map(len, self._rows)) != len(labels) or not all(map(len, self._rows)):

@@ -64,9 +64,10 @@ def choose(scores: Array, tolerance: float = TIE_TOLERANCE) -> Choice:
     r"""Index of the best score; ties go to the lowest index.
 
     Scores within `tolerance` times the largest absolute score of the best one are ties. The
-    margin is the smallest distance of any score from that boundary, on the same scale: if all
-    scores are computed to a relative accuracy below half the margin, the choice does not depend
-    on roundoff.
+    margin is the smallest distance of any other score from that boundary, on the same scale: if
+    all scores are computed to an accuracy below a quarter of the margin, on that scale, the choice
+    does not depend on roundoff. It is the tolerance where actions tie exactly, and infinite for a single
+    action.
 
     Parameters
     ----------
@@ -89,12 +90,11 @@ def choose(scores: Array, tolerance: float = TIE_TOLERANCE) -> Choice:
     >>> choose(np.array([1.0, 1.0 + 1e-15, 0.5])).action
     0
     """
-    scale = float(np.abs(scores).max())
-    if scale == 0.0:
-        return Choice(0, tolerance)
+    scale = float(np.abs(scores).max()) or 1.0
     gaps = (scores.max() - scores) / scale
     action = int(np.flatnonzero(gaps <= tolerance)[0])
-    return Choice(action, float(np.abs(gaps - tolerance).min()))
+    others = np.delete(gaps, gaps.argmin())
+    return Choice(action, float(np.abs(others - tolerance).min(initial=np.inf)))
 
 
 class OptimisticPolicy:
@@ -385,8 +385,11 @@ class RandomPolicy:
         self.rng = rng
 
     def select(self, actions: ArrayLike) -> int:
-        """Index of a uniformly random action."""
-        return int(self.rng.integers(len(np.asarray(actions))))
+        """Index of a uniformly random action of an (n, d) set, n >= 1."""
+        n_actions = len(np.atleast_1d(np.asarray(actions)))
+        if n_actions < 1:
+            raise ValueError("actions must have shape (n, d) with n >= 1, got n = 0")
+        return int(self.rng.integers(n_actions))
 
     def update(self, action: ArrayLike, outcome: int) -> None:
         """Learn nothing."""

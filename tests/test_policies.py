@@ -123,6 +123,9 @@ def test_the_margin_is_the_distance_from_the_edge_of_a_tie():
     assert choose(np.array([just_in, 1.0])).margin == pytest.approx(0.125e-10, rel=1e-5)
     assert choose(np.array([just_in, 1.0, just_out])).margin == pytest.approx(0.125e-10, rel=1e-5)
     assert choose(1e8 * np.array([1.0, just_out])).margin == pytest.approx(0.25e-10, rel=1e-5)
+    assert choose(np.array([1.0, 0.2, -3.0])).margin == pytest.approx(0.8 / 3.0)
+    assert choose(np.array([1.0, 1.0, 0.2])).margin == TIE_TOLERANCE
+    assert choose(np.array([7.0])).margin == np.inf
 
 
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=6), st.floats(1e-6, 0.5), st.integers(0, 10**6))
@@ -134,7 +137,7 @@ def test_perturbations_below_half_the_margin_do_not_change_the_choice(scores, to
     rng = np.random.default_rng(seed)
     for _ in range(10):
         # The scale moves as well, by as much again: a quarter is safe for every sign pattern.
-        noise = 0.24 * choice.margin * scale * rng.choice([-1.0, 1.0], size=scores.size)
+        noise = 0.24 * min(choice.margin, 1.0) * scale * rng.choice([-1.0, 1.0], size=scores.size)
         assert choose(scores + noise, tolerance).action == choice.action
 
 

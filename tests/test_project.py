@@ -154,6 +154,9 @@ def test_comparison_uses_what_the_validation_run_chose():
     for name in ("regularization", "step_size", "norm_bound"):
         assert parameters[f"tuned_{name}"] == tuned[name]
     assert parameters["tuned_radius_scale"] == tuned["radius"]["scale"]
+    for name in ("regularization", "step_size", "norm_bound"):
+        assert parameters[f"flat_{name}"] == selection["first_order"][name]
+    assert parameters["flat_radius_scale"] == selection["first_order"]["radius"]["scale"]
 
 
 @pytest.mark.parametrize("setting", ["paper", "tuned"])

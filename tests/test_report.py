@@ -130,6 +130,28 @@ def test_one_trial_has_no_interval():
     assert table["mean"].notna().all()
 
 
+def test_curvature_table():
+    rng = np.random.default_rng(12)
+    index = itertools.product(["tuned", "paper"], range(N_TRIALS), ["oful", "eofd"])
+    final = pd.DataFrame(index, columns=["setting", "trial", "policy"])
+    names = ["shrinkage", "largest_eigenvalue", "parameter_norm", "smallest_margin"]
+    final[names] = rng.uniform(1.0, 2.0, (len(final), 4))
+    scales = {"paper": (0.25, 5.0), "tuned": (2.0, 20.0)}
+    table = report.curvature_table(final, scales)
+    assert list(table["setting"]) == ["tuned"] * 2 + ["paper"] * 2
+    assert list(table["policy"]) == [label("oful"), label("eofd")] * 2
+    for row, policy in zip(table.to_dict("records"), ["oful", "eofd"] * 2, strict=True):
+        regularization, norm_bound = scales[row["setting"]]
+        mean = {name: values(final, row["setting"], policy, name).mean() for name in names}
+        got = row["largest eigenvalue / λ"], row["ρ / λ"], row["‖W‖ / S"]
+        expected = (
+            mean["largest_eigenvalue"] / regularization,
+            mean["shrinkage"] / regularization,
+            mean["parameter_norm"] / norm_bound,
+        )
+        assert got == pytest.approx(expected, rel=5.01e-3)
+
+
 def test_time_ratio():
     timings = make_timings({"eofd": 1.0, "oful": 8.0, "eofd-literal": 0.5})
     assert report.time_ratio(timings, "paper", "oful", "eofd") == pytest.approx(8.0)
@@ -209,6 +231,16 @@ def test_a_sentence_follows_its_numbers(setting, policy, value, sentence, text):
     assert text not in before[sentence]
     untouched = [n for n, (a, b) in enumerate(zip(after, before, strict=True)) if a == b]
     assert len(untouched) >= 4  # the others say what they said
+
+
+def test_the_best_of_no_curvature_is_told():
+    final = make_regret({("tuned for no curvature", "first-order"): 45.0})
+    sentences = report.mnist_findings(final)
+    (added,) = set(sentences) - set(report.mnist_findings(make_regret()))
+    assert added == (
+        "With parameters of its own, chosen for it on the validation streams, the policy without curvature "
+        "misses 45.0, -10% against OFUL-MLogB in the tuned setting."
+    )
 
 
 def test_random_play_and_trials_are_those_of_the_data():
@@ -301,6 +333,7 @@ def add_run(root, name="paper-0a1b2c3d", changes=()):
         "study": {"studies": studies},
     }
     (folder / "record.json").write_text(json.dumps(record))
+    (folder / "mnist.ipynb").write_text("{}")
 
 
 def cells(block):
@@ -327,7 +360,9 @@ def test_the_block(root):
         assert float(milliseconds) == pytest.approx(mean, rel=0.051)
         assert "e" not in milliseconds
     assert "5 trials of 2,000 rounds on 5,000 of MNIST's 70,000 digits" in block
-    assert "run `papermill_runs/mnist/paper-0a1b2c3d`." in block
+    (place,) = re.findall(r"\[[^]]+\]\(([^)]+)\)", block)
+    assert place == "papermill_runs/mnist/paper-0a1b2c3d/mnist.ipynb"
+    assert (root / place).is_file()
     bullets = [line[2:] for line in block.splitlines() if line.startswith("- ")]
     assert bullets == report.mnist_findings(final) + report.time_findings(timings)
     assert any("paper, timed: a round of OFUL, as printed takes 50 times" in bullet for bullet in bullets)

@@ -18,6 +18,7 @@ from compendium import study as module
 from compendium import trials
 from compendium.problems import Digits, Synthetic
 from compendium.study import Results, Setting, Study, publish, save
+from mlogb_core.simulation import run_trial, trial_streams
 
 PROBLEM = Synthetic(dimension=6, rewards=(0.5, 1.0), parameter_norm=2.0, n_actions=(3, 9))
 FIRST = Setting(
@@ -34,7 +35,7 @@ SECOND = FIRST.model_copy(
 )
 STUDY = Study(experiment="tests", settings=[FIRST, SECOND], n_rounds=30, n_trials=3, seed=11)
 N_FILES = 6
-WRITTEN = {"results.parquet", "timings.parquet", "study.json"}
+WRITTEN = {"results.parquet", "timings.parquet", "final.parquet", "study.json"}
 
 
 @pytest.fixture(autouse=True)
@@ -59,10 +60,10 @@ def results(serial):
 
 
 def published(results, folder):
-    """The bytes of the table of results and of the record, as they are handed over."""
+    """The bytes of all that is handed over but the times."""
     folder.mkdir()
     save(folder, results)
-    return (folder / "results.parquet").read_bytes(), (folder / "study.json").read_bytes()
+    return {name: (folder / name).read_bytes() for name in WRITTEN - {"timings.parquet"}}
 
 
 @pytest.fixture
@@ -71,6 +72,7 @@ def assert_same(serial, tmp_path):
 
     def check(other):
         pd.testing.assert_frame_equal(serial[0].rounds, other.rounds, check_exact=True)
+        pd.testing.assert_frame_equal(serial[0].final, other.final, check_exact=True)
         assert published(serial[0], tmp_path / "serial") == published(other, tmp_path / "other")
 
     return check
@@ -115,6 +117,14 @@ def test_half_of_the_trials_are_missing(assert_same, tmp_path, jobs):
     assert_same(STUDY.run(n_jobs=jobs, folder=folder))
     assert sorted(folder.iterdir()) == files
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
+def test_a_study_of_a_single_trial(tmp_path):
+    """What a trial's frame carries besides its rows does not get into the table's file."""
+    single = STUDY.model_copy(update={"settings": (FIRST,), "n_trials": 1})
+    first, again = (single.run(n_jobs=1, folder=tmp_path / "trials") for _ in range(2))
+    assert published(first, tmp_path / "first") == published(again, tmp_path / "again")
+    assert pd.read_parquet(tmp_path / "first" / "results.parquet").attrs == {}
 
 
 def test_settings_in_another_order_or_alone(serial, tmp_path):
@@ -235,6 +245,32 @@ def test_final_regret(results):
     assert table["regret"].nunique() > 10
 
 
+def test_where_the_policies_end(results):
+    """Against policies that are played here, by hand."""
+    expected = []
+    for setting in STUDY.settings:
+        for trial in range(3):
+            streams = trial_streams(11, "tests", trial)
+            environment = setting.problem.environment()
+            policies = setting.build(environment, streams.policy)
+            run_trial(environment, policies, 30, streams)
+            expected += [
+                {"setting": setting.name, "trial": trial, "policy": name} | policies[name].summary()
+                for name in setting.policies
+                if name not in ("random", "oful-literal")
+            ]
+    pd.testing.assert_frame_equal(results.final, pd.DataFrame(expected))
+    assert list(results.final["policy"][:4]) == ["eofd", "oful", "first-order", "greedy"]
+    assert (results.final.loc[results.final["policy"] == "eofd", "shrinkage"] > 0).all()
+
+
+def test_nobody_has_an_end(tmp_path):
+    lone = STUDY.model_copy(update={"settings": (FIRST.model_copy(update={"policies": ("random",)}),)})
+    done = lone.run(folder=tmp_path / "trials")
+    assert done.final.empty
+    assert set(published(done, tmp_path / "out")) == WRITTEN - {"timings.parquet"}
+
+
 def test_timings():
     """On made-up times, against the definition: medians leave out the rounds until the sketch is full."""
     rng = np.random.default_rng(3)
@@ -248,7 +284,7 @@ def test_timings():
         for policy in setting.policies
     ]  # fmt: skip
     frame = pd.DataFrame(rows).astype({"setting": "category", "policy": "category"})
-    table = Results(study, frame).timings
+    table = Results(study, frame, pd.DataFrame()).timings
     assert len(table) == 2 * (5 + 3)
     for row in table.itertuples():
         part = rows_of(frame, row.setting, row.policy, row.trial)
@@ -307,22 +343,26 @@ def test_the_seed_and_the_experiment_pick_the_streams(results, tmp_path):
 
 
 def test_the_record(results):
+    margins = np.random.default_rng(4).random(len(results.frame))
+    margins[results.frame["round"] == 1] *= 1e-10
+    margins[results.frame["round"] == 2] *= 1e-5
+    margins[results.frame["policy"] == "random"] = np.inf
+    results = Results(STUDY, results.frame.assign(margin=margins), results.final)
     record = results.record()
     assert Study.model_validate({k: record[k] for k in Study.model_fields}) == STUDY
     assert record["data"] == []
     assert record["sources"] == trials.library_digest()
-    found = {(row["setting"], row["policy"]): row["margin"] for row in record["smallest_margin"]}
-    frame = results.frame[np.isfinite(results.frame["margin"])]
-    expected = {
-        (setting.name, policy): min(frame.loc[
-            (frame["setting"] == setting.name) & (frame["policy"] == policy), "margin"
-        ])
-        for setting in STUDY.settings for policy in setting.policies if policy != "random"
-    }  # fmt: skip
-    assert found.keys() == expected.keys()
-    for key, margin in expected.items():
-        assert found[key] == pytest.approx(margin, rel=5e-3)
-        assert found[key] == float(f"{found[key]:.3g}")
+    expected = []
+    for setting in STUDY.settings:
+        for policy in results.frame["policy"].cat.categories:
+            if policy in setting.policies and policy != "random":  # which has no margin
+                chosen = (results.frame["setting"] == setting.name) & (results.frame["policy"] == policy)
+                later = chosen & (results.frame["round"] > 1)
+                lowest = min(margins[chosen]), min(margins[later])
+                expected.append((setting.name, policy, *(float(f"{number:.3g}") for number in lowest)))
+    names = ["setting", "policy", "all_rounds", "after_round_1"]
+    found = [tuple(row[name] for name in names) for row in record["smallest_margin"]]
+    assert sorted(found) == sorted(expected)
     json.dumps(record, allow_nan=False)
 
 
@@ -354,12 +394,14 @@ def test_publish_without_a_batch_does_nothing(results, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_publish_writes_three_files(results, tmp_path, monkeypatch):
+def test_publish_writes_the_tables_and_the_record(results, tmp_path, monkeypatch):
     monkeypatch.setenv("MLOGB_RUN_DIR", str(tmp_path))
     publish(results, best="first", number=2.5)
     assert {path.name for path in tmp_path.iterdir()} == WRITTEN
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "results.parquet"), results.rounds)
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "timings.parquet"), results.timings)
+    final = pd.read_parquet(tmp_path / "final.parquet").astype({"setting": str, "policy": str})
+    pd.testing.assert_frame_equal(final, results.final)
     study = json.loads((tmp_path / "study.json").read_text())
     expected = {"studies": [results.record()], "findings": {"best": "first", "number": 2.5}}
     assert study == json.loads(json.dumps(expected))
@@ -370,7 +412,8 @@ def renamed(results, suffix):
     settings = [s.model_copy(update={"name": s.name + suffix}) for s in results.study.settings]
     names = {s.name: s.name + suffix for s in results.study.settings}
     frame = results.frame.assign(setting=results.frame["setting"].cat.rename_categories(names))
-    return Results(results.study.model_copy(update={"settings": tuple(settings)}), frame)
+    final = results.final.replace({"setting": names})
+    return Results(results.study.model_copy(update={"settings": tuple(settings)}), frame, final)
 
 
 def test_several_studies_are_stacked(results, tmp_path):
@@ -383,8 +426,8 @@ def test_several_studies_are_stacked(results, tmp_path):
         for name in one.rounds.columns:
             left, right = part[name].astype(object), one.rounds[name].astype(object)
             assert list(left) == list(right), name
-    timings = pd.read_parquet(tmp_path / "timings.parquet")
-    assert len(timings) == 2 * len(results.timings)
+    for name, one in (("timings", results.timings), ("final", results.final)):
+        assert len(pd.read_parquet(tmp_path / f"{name}.parquet")) == 2 * len(one)
     assert len(json.loads((tmp_path / "study.json").read_text())["studies"]) == 2
 
 

@@ -53,7 +53,8 @@ def stored(computed, tmp_path):
 
 
 def assert_same(left, right):
-    """Equal in every bit: dtypes, order, categories and values."""
+    """Equal in every bit: dtypes, order, categories and values; and in how the policies ended."""
+    assert left.attrs == right.attrs
     pd.testing.assert_frame_equal(left, right, check_exact=True, check_categorical=True)
     for name in left.columns:
         assert left[name].dtype == right[name].dtype
@@ -290,6 +291,10 @@ def other_trial(path):
     store(other, other.compute(), path.parent).replace(path)
 
 
+def no_final(path):
+    rewrite(path, final="{")
+
+
 def other_sources(path):
     identity = json.loads(pq.read_schema(path).metadata[b"identity"])
     rewrite(path, identity=json.dumps(identity | {"sources": "0" * 64}))
@@ -299,15 +304,15 @@ def fewer_rows(path):
     rewrite(path, rows=-1)
 
 
-def rewrite(path, identity=None, rows=None):
+def rewrite(path, rows=None, **metadata):
     table = pq.read_table(path)[:rows] if rows else pq.read_table(path)
-    if identity is not None:
-        table = table.replace_schema_metadata({"identity": identity})
-    pq.write_table(table, path)
+    changed = {name.encode(): value for name, value in metadata.items()}
+    pq.write_table(table.replace_schema_metadata(table.schema.metadata | changed), path)
 
 
 DAMAGES = [
-    truncate, halve, empty, text, foreign, no_object, no_json, other_trial, other_sources, fewer_rows,
+    truncate, halve, empty, text, foreign, no_object, no_json, no_final, other_trial, other_sources,
+    fewer_rows,
 ]  # fmt: skip
 
 
