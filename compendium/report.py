@@ -222,11 +222,12 @@ def readme_block(run: Run) -> str:
         )
     data = study["data"][0]
     rounds, trials = (run.record["parameters"][name] for name in ("n_rounds", "n_trials"))
-    place = run.path.relative_to(paths.project_root()).as_posix()
+    (notebook,) = run.path.glob("*.ipynb")
+    place = notebook.relative_to(paths.project_root()).as_posix()
     lines += [
         "",
         f"{trials} trials of {rounds:,} rounds on {data['rows']:,} of MNIST's {data['full_rows']:,} digits; "
-        f"executed notebook, tables and record in [`{place}`]({place}). What they say:",
+        f"[the executed notebook, with its tables and record beside it]({place}). What they say:",
         "",
     ]
     sentences = mnist_findings(final) + time_findings(run.timings)
