@@ -1,6 +1,6 @@
 """The figures, in one style: readable in greyscale and by the colour-blind, spread always shown.
 
-Each policy has one colour (Okabe and Ito), one dash pattern and one hatch everywhere. A notebook
+Each policy has one colour (Okabe and Ito), one dash pattern and one marker everywhere. A notebook
 draws with these functions and shows the result; `save` hands it to the batch that executes it.
 """
 
@@ -25,17 +25,17 @@ class Style(NamedTuple):
     label: str
     colour: str
     dashes: tuple[float, ...]
-    hatch: str
+    marker: str
 
 
 STYLES: Mapping[str, Style] = {
-    "eofd": Style("EOFD-MLogB", "#D55E00", (), ""),
-    "oful": Style("OFUL-MLogB", "#0072B2", (6, 2), "//"),
-    "first-order": Style("no curvature", "#009E73", (1, 1.2), ".."),
-    "greedy": Style("greedy (β = 0)", "#CC79A7", (4, 1.5, 1, 1.5), "xx"),
-    "random": Style("random play", "#555555", (2, 3), ""),
-    "eofd-literal": Style("EOFD, as printed", "#E69F00", (9, 1.5), "\\\\"),
-    "oful-literal": Style("OFUL, as printed", "#56B4E9", (6, 1.5, 1, 1.5, 1, 1.5), "++"),
+    "eofd": Style("EOFD-MLogB", "#D55E00", (), "o"),
+    "oful": Style("OFUL-MLogB", "#0072B2", (6, 2), "s"),
+    "first-order": Style("no curvature", "#009E73", (1, 1.2), "^"),
+    "greedy": Style("greedy (β = 0)", "#CC79A7", (4, 1.5, 1, 1.5), "D"),
+    "random": Style("random play", "#555555", (2, 3), "x"),
+    "eofd-literal": Style("EOFD, as printed", "#E69F00", (9, 1.5), "P"),
+    "oful-literal": Style("OFUL, as printed", "#56B4E9", (6, 1.5, 1, 1.5, 1, 1.5), "X"),
 }
 
 
@@ -59,20 +59,26 @@ def regret_curves(rounds: pd.DataFrame, titles: Mapping[str, str]) -> Figure:
     Figure
         Lines are means over trials, bands one sample standard deviation on each side.
     """
+    _require(rounds["setting"], titles)
     figure, axes = _panels(len(titles), height=4.2)
     for axis, (setting, title) in zip(axes, titles.items(), strict=True):
         chosen = rounds[rounds["setting"] == setting]
-        for policy in chosen["policy"].unique():
+        for place, policy in enumerate(chosen["policy"].unique()):
             style = STYLES[policy]
             table = chosen[chosen["policy"] == policy].pivot(index="round", columns="trial", values="regret")
             total = table.cumsum()
             mean = total.mean(axis=1)
-            axis.plot(mean.index, mean, color=style.colour, dashes=style.dashes, label=style.label, lw=1.8)
+            # Markers a tenth of the axis apart, at other rounds for every policy: lines may coincide.
+            step = max(len(mean) // 10, 1)
+            axis.plot(
+                mean.index, mean, color=style.colour, dashes=style.dashes, label=style.label, lw=1.8,
+                marker=style.marker, markersize=5, markevery=(place * step // 5 % len(mean), step),
+            )  # fmt: skip
             if total.shape[1] > 1:
                 spread = total.std(axis=1, ddof=1)
                 low, high = np.maximum(mean - spread, 0.5), mean + spread
                 axis.fill_between(mean.index, low, high, color=style.colour, alpha=0.18, lw=0)
-        axis.set(title=title, xlabel="round t", yscale="log", ylim=(1, None), xlim=(1, None))
+        axis.set(title=title, xlabel="round t", yscale="log", ylim=(1, None), xlim=(1, chosen["round"].max()))
         axis.grid(alpha=0.3, which="major")
     axes[0].set_ylabel("cumulative regret (missed rewards)")
     _legend_below(figure, axes)
@@ -94,8 +100,10 @@ def round_times(timings: pd.DataFrame, titles: Mapping[str, str], policies: Sequ
     Returns
     -------
     Figure
-        Bars are means over trials of a trial's mean time, whiskers one sample standard deviation.
+        Points are means over trials of a trial's mean time, whiskers one sample standard deviation.
+        No bars: their length would mean nothing on a logarithmic axis.
     """
+    _require(timings["setting"], titles)
     figure, axes = _panels(len(titles), height=0.5 * len(policies) + 1.7)
     for axis, (setting, title) in zip(axes, titles.items(), strict=True):
         chosen = timings[timings["setting"] == setting]
@@ -104,17 +112,18 @@ def round_times(timings: pd.DataFrame, titles: Mapping[str, str], policies: Sequ
             style = STYLES[policy]
             times = chosen.loc[chosen["policy"] == policy, "total_mean_ms"]
             mean, spread = float(times.mean()), float(times.std(ddof=1)) if len(times) > 1 else 0.0
-            axis.barh(
-                place, mean, xerr=spread, color=style.colour, hatch=style.hatch, edgecolor="white",
-                error_kw={"ecolor": "black", "capsize": 3}, height=0.7,
+            axis.errorbar(
+                mean, place, xerr=spread, fmt=style.marker, color=style.colour, ecolor="black",
+                markersize=9, capsize=4,
             )  # fmt: skip
             axis.annotate(
-                f" {mean:.3g} ms", (mean + spread, place), va="center", xytext=(3, 0),
+                f"{mean:.3g} ms", (mean + spread, place), va="center", xytext=(8, 0),
                 textcoords="offset points", fontsize=9,
             )  # fmt: skip
         axis.set(title=title, xscale="log", xlabel="time per round (ms)")
         low, high = axis.get_xlim()
-        axis.set_xlim(low, high * 3)
+        axis.set_xlim(low, high * 4)
+        axis.set_ylim(-0.6, len(shown) - 0.4)
         axis.set_yticks(range(len(shown)), [label(policy) for policy in shown])
         axis.invert_yaxis()
         axis.grid(alpha=0.3, axis="x")
@@ -131,6 +140,12 @@ def save(figure: Figure, name: str) -> None:
     # No dates and no version: the same data give the same bytes.
     figure.savefig(target / f"{name}.png", dpi=150, metadata={"Software": None})
     figure.savefig(target / f"{name}.pdf", metadata={"CreationDate": None, "Producer": None, "Creator": None})
+
+
+def _require(settings: pd.Series[str], titles: Mapping[str, str]) -> None:
+    missing = set(titles) - set(settings.astype(str))
+    if missing or not titles:
+        raise ValueError(f"titles must name settings of the table, got {sorted(missing) or 'none'}")
 
 
 def _panels(n: int, height: float) -> tuple[Figure, list[Axes]]:

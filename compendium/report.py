@@ -149,6 +149,7 @@ def time_ratio(timings: pd.DataFrame, setting: str, policy: str, reference: str)
 def mnist_findings(final_regret: pd.DataFrame) -> list[str]:
     """What the regret of the MNIST comparison says, in sentences."""
     n_trials = final_regret["trial"].nunique()
+    trials = f"{n_trials} trial" if n_trials == 1 else f"{n_trials} trials"
     sentences = []
     for setting, name in _NAMES.items():
         eofd, oful, flat, random = (
@@ -157,7 +158,7 @@ def mnist_findings(final_regret: pd.DataFrame) -> list[str]:
         sentences.append(
             f"In {name} EOFD-MLogB misses {eofd:.1f} rewards and OFUL-MLogB {oful:.1f} "
             f"({_percent(eofd, oful)}{_interval_text(final_regret, setting, 'eofd', 'oful')}); "
-            f"random play misses {random:.0f}. Means over {n_trials} trials."
+            f"random play misses {random:.0f}. Means over {trials}."
         )
         sentences.append(
             f"Without any curvature the same parameters miss {flat:.1f}, {_percent(flat, oful)} against "
@@ -301,13 +302,14 @@ def _interval_text(final_regret: pd.DataFrame, setting: str, first: str, second:
     if difference is None or len(difference) < 2:
         return ""
     mean, low, high = _interval(difference)
+    mean, low, high = (round(number, 1) + 0.0 for number in (mean, low, high))  # no negative zero
     return f", paired difference {mean:+.1f} with 95% interval [{low:.1f}, {high:.1f}]"
 
 
 def _percent(value: float, reference: float) -> str:
     if reference == 0:  # a short trial may miss nothing
         return "+∞%" if value else "+0%"
-    return f"{value / reference - 1:+.0%}"
+    return f"{round(value / reference - 1, 2) + 0.0:+.0%}"
 
 
 def _digits(value: float, significant: int = 3) -> float:

@@ -86,7 +86,7 @@ class Study(BaseModel):
         -------
         Results
         """
-        jobs = n_jobs if n_jobs is not None else int(os.environ.get("MLOGB_JOBS", "1"))
+        jobs = n_jobs if n_jobs is not None else _jobs_of_the_batch()
         folder = folder or paths.trials_folder()
         specs = self.specs()
         with progress.shown(self.experiment) as variables, _environment(variables):
@@ -228,6 +228,13 @@ def _stack(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     for name in ("setting", "policy"):
         table[name] = pd.Categorical(table[name], categories=list(dict.fromkeys(table[name])))
     return table
+
+
+def _jobs_of_the_batch() -> int:
+    value = os.environ.get("MLOGB_JOBS") or "1"
+    if not value.isdecimal() or int(value) < 1:
+        raise ValueError(f"MLOGB_JOBS must be a whole number of at least 1, got {value!r}")
+    return int(value)
 
 
 def _obtain(spec: TrialSpec, folder: Path, variables: Mapping[str, str]) -> pd.DataFrame:

@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_hex
 
 from compendium import figures
 from compendium.figures import STYLES, regret_curves, round_times, save
@@ -131,7 +131,7 @@ def test_categories_without_rows_are_not_drawn():
 # Times
 
 
-def test_bars_and_whiskers_are_those_of_the_table():
+def test_points_and_whiskers_are_those_of_the_table():
     timings = make_timings()
     order = ["oful", "eofd", "random"]
     figure = round_times(timings, TITLES, order)
@@ -141,24 +141,22 @@ def test_bars_and_whiskers_are_those_of_the_table():
         assert axis.get_xscale() == "log"
         assert [text.get_text() for text in axis.get_yticklabels()] == [STYLES[p].label for p in order]
         assert axis.yaxis_inverted()  # from top to bottom
-        bars = axis.patches
-        whiskers = [container.lines[2][0] for container in axis.containers if is_error(container)]
-        assert len(bars) == len(whiskers) == len(order)
-        for place, (policy, bar, whisker) in enumerate(zip(order, bars, whiskers, strict=True)):
+        assert len(axis.containers) == len(order)
+        assert not axis.patches  # bars have no meaning on a logarithmic axis
+        for place, (policy, container) in enumerate(zip(order, axis.containers, strict=True)):
+            point, (whisker,) = container.lines[0], container.lines[2]
             chosen = (timings["setting"] == setting) & (timings["policy"] == policy)
             times = timings.loc[chosen, "total_mean_ms"].to_numpy()
-            assert bar.get_width() == pytest.approx(times.mean(), rel=1e-12)
-            assert bar.get_y() + bar.get_height() / 2 == pytest.approx(place)
-            assert to_hex(bar.get_facecolor()) == STYLES[policy].colour.lower()
-            assert (bar.get_hatch() or "") == STYLES[policy].hatch
+            assert point.get_xdata()[0] == pytest.approx(times.mean(), rel=1e-12)
+            assert point.get_ydata()[0] == pytest.approx(place)
+            assert to_hex(point.get_color()) == STYLES[policy].colour.lower()
+            assert point.get_marker() == STYLES[policy].marker
             ((low, _), (high, _)) = whisker.get_segments()[0]
             spread = np.sqrt(((times - times.mean()) ** 2).sum() / (N_TRIALS - 1))
             assert (low, high) == pytest.approx((times.mean() - spread, times.mean() + spread))
-        assert [text.get_text().strip() for text in axis.texts] == [f"{b.get_width():.3g} ms" for b in bars]
-
-
-def is_error(container):
-    return type(container).__name__ == "ErrorbarContainer"
+        assert [text.get_text().strip() for text in axis.texts] == [
+            f"{c.lines[0].get_xdata()[0]:.3g} ms" for c in axis.containers
+        ]
 
 
 def test_policies_that_were_not_timed_leave_no_gap():
@@ -166,13 +164,21 @@ def test_policies_that_were_not_timed_leave_no_gap():
     (axis,) = figure.axes
     labels = [text.get_text() for text in axis.get_yticklabels()]
     assert labels == [STYLES["eofd"].label, STYLES["oful-literal"].label]
-    assert [bar.get_y() + bar.get_height() / 2 for bar in axis.patches] == pytest.approx([0, 1])
+    assert [c.lines[0].get_ydata()[0] for c in axis.containers] == pytest.approx([0, 1])
+
+
+@pytest.mark.parametrize("titles", [{"gone": "no such setting"}, {}])
+def test_a_panel_without_rows_is_refused(titles):
+    with pytest.raises(ValueError, match="titles must name settings of the table"):
+        round_times(make_timings(), titles, list(POLICIES))
+    with pytest.raises(ValueError, match="titles must name settings of the table"):
+        regret_curves(make_rounds(("eofd",)), titles)
 
 
 def test_one_timed_trial_has_no_spread():
     timings = make_timings(("eofd",), n_trials=1)
     (axis,) = round_times(timings, {"a": "alone"}, ["eofd"]).axes
-    (container,) = filter(is_error, axis.containers)
+    (container,) = axis.containers
     ((low, _), (high, _)) = container.lines[2][0].get_segments()[0]
     assert low == high == timings["total_mean_ms"][0]
 
@@ -235,18 +241,6 @@ def test_every_policy_has_a_style():
         figures.label("ucb")
 
 
-@pytest.mark.parametrize("attribute", ["label", "colour", "dashes"])
+@pytest.mark.parametrize("attribute", ["label", "colour", "dashes", "marker"])
 def test_styles_differ(attribute):
     assert len({getattr(style, attribute) for style in STYLES.values()}) == len(STYLES)
-
-
-def lightness(colour):
-    """CIE lightness L* of a colour, 0..100: all that is left of it in greyscale."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
-    luminance = np.dot([0.2126, 0.7152, 0.0722], linear)
-    return 116 * luminance ** (1 / 3) - 16
-
-
-def test_bars_can_be_told_apart_in_greyscale():
-    for one, other in itertools.combinations(STYLES.values(), 2):
-        assert one.hatch != other.hatch or abs(lightness(one.colour) - lightness(other.colour)) > 15

@@ -253,7 +253,7 @@ def test_random_play_and_trials_are_those_of_the_data():
 def test_sentences_without_an_interval():
     final = make_regret(spread=0.0)
     sentences = report.mnist_findings(final[final["trial"] == 0])
-    assert "OFUL-MLogB 50.0 (-20%); random play misses 180. Means over 1 trials." in sentences[0]
+    assert "OFUL-MLogB 50.0 (-20%); random play misses 180. Means over 1 trial." in sentences[0]
     assert not any("interval" in sentence for sentence in sentences)
     without = final[final["setting"] != "tuned, m = 5"]
     assert len(report.mnist_findings(without)) == len(sentences) - 1
@@ -361,8 +361,8 @@ def test_the_block(root):
         assert "e" not in milliseconds
     assert "5 trials of 2,000 rounds on 5,000 of MNIST's 70,000 digits" in block
     (place,) = re.findall(r"\[[^]]+\]\(([^)]+)\)", block)
-    assert place == "papermill_runs/mnist/paper-0a1b2c3d/mnist.ipynb"
-    assert (root / place).is_file()
+    assert place.startswith("papermill_runs/mnist/paper-0a1b2c3d")
+    assert (root / place).exists()
     bullets = [line[2:] for line in block.splitlines() if line.startswith("- ")]
     assert bullets == report.mnist_findings(final) + report.time_findings(timings)
     assert any("paper, timed: a round of OFUL, as printed takes 50 times" in bullet for bullet in bullets)
