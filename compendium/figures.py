@@ -17,6 +17,7 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import ScalarFormatter
 
 
 class Style(NamedTuple):
@@ -44,7 +45,11 @@ def label(policy: str) -> str:
     return STYLES[policy].label
 
 
-def regret_curves(rounds: pd.DataFrame, titles: Mapping[str, str]) -> Figure:
+def regret_curves(
+    rounds: pd.DataFrame,
+    titles: Mapping[str, str],
+    variants: Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+) -> Figure:
     """Cumulative regret over time, one panel per setting.
 
     Parameters
@@ -53,6 +58,9 @@ def regret_curves(rounds: pd.DataFrame, titles: Mapping[str, str]) -> Figure:
         Columns setting, trial, round, policy, regret.
     titles : mapping
         Panel titles by setting, in the order of the panels.
+    variants : mapping, optional
+        Lines of other settings that belong into a panel, as (setting, policy, label): drawn thin,
+        with hollow symbols, in the policy's colour.
 
     Returns
     -------
@@ -60,26 +68,21 @@ def regret_curves(rounds: pd.DataFrame, titles: Mapping[str, str]) -> Figure:
         Lines are means over trials, bands one sample standard deviation on each side.
     """
     _require(rounds["setting"], titles)
-    figure, axes = _panels(len(titles), height=4.2)
+    figure, axes = _panels(len(titles), height=4.4, share_y=True)
     for axis, (setting, title) in zip(axes, titles.items(), strict=True):
         chosen = rounds[rounds["setting"] == setting]
         for place, policy in enumerate(chosen["policy"].unique()):
             style = STYLES[policy]
-            table = chosen[chosen["policy"] == policy].pivot(index="round", columns="trial", values="regret")
-            total = table.cumsum()
-            mean = total.mean(axis=1)
-            # Markers a tenth of the axis apart, at other rounds for every policy: lines may coincide.
-            step = max(len(mean) // 10, 1)
-            axis.plot(
-                mean.index, mean, color=style.colour, dashes=style.dashes, label=style.label, lw=1.8,
-                marker=style.marker, markersize=5, markevery=(place * step // 5 % len(mean), step),
-            )  # fmt: skip
-            if total.shape[1] > 1:
-                spread = total.std(axis=1, ddof=1)
-                low, high = np.maximum(mean - spread, 0.5), mean + spread
-                axis.fill_between(mean.index, low, high, color=style.colour, alpha=0.18, lw=0)
-        axis.set(title=title, xlabel="round t", yscale="log", ylim=(1, None), xlim=(1, chosen["round"].max()))
+            curves = _cumulative(chosen[chosen["policy"] == policy])
+            _draw_curve(axis, curves, style, style.label, place / 5)
+        for place, (other, policy, name) in enumerate((variants or {}).get(setting, ())):
+            _require(rounds["setting"], {other: name})
+            curves = _cumulative(rounds[(rounds["setting"] == other) & (rounds["policy"] == policy)])
+            _draw_curve(axis, curves, STYLES[policy], name, place / 5 + 0.1, variant=True)
+        axis.set(title=title, xlabel="round t", yscale="log", xlim=(1, chosen["round"].max()))
+        axis.set_ylim(bottom=1)
         axis.grid(alpha=0.3, which="major")
+        axis.yaxis.set_major_formatter(ScalarFormatter())
     axes[0].set_ylabel("cumulative regret (missed rewards)")
     _legend_below(figure, axes)
     return figure
@@ -104,13 +107,16 @@ def round_times(timings: pd.DataFrame, titles: Mapping[str, str], policies: Sequ
         No bars: their length would mean nothing on a logarithmic axis.
     """
     _require(timings["setting"], titles)
-    figure, axes = _panels(len(titles), height=0.5 * len(policies) + 1.7)
+    timed = timings.loc[timings["setting"].isin(list(titles)), "policy"]
+    shown = [policy for policy in policies if (timed == policy).any()]
+    figure, axes = _panels(len(titles), height=0.5 * len(shown) + 1.4, share_x=True)
     for axis, (setting, title) in zip(axes, titles.items(), strict=True):
         chosen = timings[timings["setting"] == setting]
-        shown = [policy for policy in policies if (chosen["policy"] == policy).any()]
         for place, policy in enumerate(shown):
             style = STYLES[policy]
             times = chosen.loc[chosen["policy"] == policy, "total_mean_ms"]
+            if times.empty:
+                continue
             mean, spread = float(times.mean()), float(times.std(ddof=1)) if len(times) > 1 else 0.0
             axis.errorbar(
                 mean, place, xerr=spread, fmt=style.marker, color=style.colour, ecolor="black",
@@ -121,12 +127,12 @@ def round_times(timings: pd.DataFrame, titles: Mapping[str, str], policies: Sequ
                 textcoords="offset points", fontsize=9,
             )  # fmt: skip
         axis.set(title=title, xscale="log", xlabel="time per round (ms)")
-        low, high = axis.get_xlim()
-        axis.set_xlim(low, high * 4)
         axis.set_ylim(-0.6, len(shown) - 0.4)
         axis.set_yticks(range(len(shown)), [label(policy) for policy in shown])
         axis.invert_yaxis()
         axis.grid(alpha=0.3, axis="x")
+    low, high = axes[0].get_xlim()
+    axes[0].set_xlim(low, high * 4)  # room for the numbers
     return figure
 
 
@@ -142,16 +148,39 @@ def save(figure: Figure, name: str) -> None:
     figure.savefig(target / f"{name}.pdf", metadata={"CreationDate": None, "Producer": None, "Creator": None})
 
 
+def _cumulative(rows: pd.DataFrame) -> pd.DataFrame:
+    """Cumulative regret, rounds by trials."""
+    return rows.pivot(index="round", columns="trial", values="regret").cumsum()
+
+
+def _draw_curve(
+    axis: Axes, curves: pd.DataFrame, style: Style, name: str, offset: float, variant: bool = False
+) -> None:
+    """Mean over trials with its band; symbols a tenth of the axis apart, since lines may coincide."""
+    mean, step = curves.mean(axis=1), max(len(curves) // 10, 1)
+    axis.plot(
+        mean.index, mean, color=style.colour, dashes=style.dashes, label=name, lw=1.0 if variant else 1.8,
+        marker=style.marker, markersize=5, markerfacecolor="white" if variant else style.colour,
+        markevery=(int(offset * step) % len(mean), step),
+    )  # fmt: skip
+    if curves.shape[1] > 1:
+        spread = curves.std(axis=1, ddof=1)
+        low, high = np.maximum(mean - spread, 1e-3), mean + spread
+        shade = 0.06 if variant else 0.18
+        axis.fill_between(mean.index, low, high, color=style.colour, alpha=shade, lw=0)
+
+
 def _require(settings: pd.Series[str], titles: Mapping[str, str]) -> None:
     missing = set(titles) - set(settings.astype(str))
     if missing or not titles:
         raise ValueError(f"titles must name settings of the table, got {sorted(missing) or 'none'}")
 
 
-def _panels(n: int, height: float) -> tuple[Figure, list[Axes]]:
+def _panels(n: int, height: float, share_x: bool = False, share_y: bool = False) -> tuple[Figure, list[Axes]]:
     figure, axes = plt.subplots(
-        1, n, figsize=(4.6 * n + 0.4, height), sharey=False, squeeze=False, layout="constrained"
-    )
+        1, n, figsize=(4.6 * n + 0.4, height), squeeze=False, layout="constrained",
+        sharex="all" if share_x else "none", sharey="all" if share_y else "none",
+    )  # fmt: skip
     return figure, list(axes[0])
 
 
@@ -162,5 +191,5 @@ def _legend_below(figure: Figure, axes: Sequence[Axes]) -> None:
         entries |= dict(zip(labels, handles, strict=True))
     figure.legend(
         list(entries.values()), list(entries), loc="outside lower center",
-        ncols=max(1, min(len(entries), 5)), frameon=False,
+        ncols=max(1, min(len(entries), 4)), frameon=False,
     )  # fmt: skip

@@ -52,8 +52,8 @@ def build(targets: Iterable[Path] | None = None, timeout: int = 600) -> list[Pat
     Raises
     ------
     FailureError
-        When a cell failed, or an output holds what differs between runs or machines. Such a
-        notebook is not written; the others are.
+        When a cell failed, or an output holds what differs between runs or machines: such a
+        notebook is not written, the others are. Also when a written one does not give its text back.
     """
     written, failures = [], []
     for text in _texts(targets):
@@ -65,6 +65,7 @@ def build(targets: Iterable[Path] | None = None, timeout: int = 600) -> list[Pat
         pair = text.with_suffix(".ipynb")
         write_atomically(pair, dumps(normalise(notebook)))
         written.append(pair)
+        failures += check([pair])  # a header that does not come back from the notebook, for one
     if failures:
         raise FailureError("\n".join(failures))
     return written

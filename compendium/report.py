@@ -115,9 +115,9 @@ def time_table(timings: pd.DataFrame) -> pd.DataFrame:
 
     Notes
     -----
-    `select`, `update` and `mean ± sd` are means over all rounds, averaged over trials; the ratio is
-    that of medians over the rounds with a full sketch, taken within each trial, then the median
-    over trials.
+    Only rounds with a full sketch count, from the round that the table names. `select`, `update`
+    and `mean` are averaged over trials, `sd` is the sample standard deviation over trials; the ratio
+    is that of medians over rounds within each trial, then the median over trials.
     """
     rows = []
     for (setting, policy), group in timings.groupby(["setting", "policy"], observed=True, sort=False):
@@ -126,11 +126,12 @@ def time_table(timings: pd.DataFrame) -> pd.DataFrame:
             {
                 "setting": setting,
                 "policy": label(str(policy)),
+                "from round": int(group["first_round"].iloc[0]),
                 "select (ms)": _digits(group["select_mean_ms"].mean()),
                 "update (ms)": _digits(group["update_mean_ms"].mean()),
                 "mean (ms)": _digits(total.mean()),
                 "sd (ms)": _digits(total.std(ddof=1)) if len(total) > 1 else np.nan,
-                "ratio to EOFD": _digits(time_ratio(timings, str(setting), str(policy), "eofd")),
+                "ratio of medians to EOFD": _digits(time_ratio(timings, str(setting), str(policy), "eofd")),
             }
         )
     return pd.DataFrame(rows)
@@ -187,21 +188,29 @@ def mnist_findings(final_regret: pd.DataFrame) -> list[str]:
 
 
 def time_findings(timings: pd.DataFrame) -> list[str]:
-    """What the times say, in sentences; ratios are within one run."""
+    """What the times say, in sentences; ratios are within one run.
+
+    Trials that end before the sketch has been full for a while say nothing about time.
+    """
     sentences = []
+    timings = timings[timings["first_round"] > 1]
     for setting in timings["setting"].astype(str).unique():
         present = set(timings.loc[timings["setting"].astype(str) == setting, "policy"].astype(str))
         for policy in ("oful", "oful-literal", "eofd-literal"):
             if {"eofd", policy} <= present:
                 ratio = time_ratio(timings, setting, policy, "eofd")
+                saving = f" (EOFD-MLogB saves {1 - 1 / ratio:.0%})" if ratio >= 1 else ""
                 sentences.append(
-                    f"{setting}: a round of {label(policy)} takes {_digits(ratio):g} times as long as one "
-                    f"of EOFD-MLogB (EOFD-MLogB saves {1 - 1 / ratio:.0%})."
-                    if ratio >= 1
-                    else f"{setting}: a round of {label(policy)} takes {_digits(ratio):g} times as long as "
-                    "one of EOFD-MLogB."
+                    f"In {_spoken(setting)} a round of {label(policy)} takes {_digits(ratio):g} times as "
+                    f"long as one of EOFD-MLogB{saving}: ratio of medians, sketch full."
                 )
     return sentences
+
+
+def _spoken(setting: str) -> str:
+    """Name of a setting inside a sentence; `X, timed` is the short trial that only takes times."""
+    name, timed, _ = setting.partition(", timed")
+    return f"the timing trials of {_NAMES.get(name, name)}" if timed else _NAMES.get(name, name)
 
 
 def readme_block(run: Run) -> str:
@@ -291,7 +300,7 @@ def _difference(
 def _interval(values: Iterable[float], level: float = 0.95) -> tuple[float, float, float]:
     sample = np.asarray(list(values))
     mean = float(sample.mean())
-    if sample.size < 2:
+    if sample.size < 3:  # an interval with one degree of freedom is a formality
         return mean, np.nan, np.nan
     half = float(stats.t.ppf(0.5 + level / 2, sample.size - 1) * sample.std(ddof=1) / np.sqrt(sample.size))
     return mean, mean - half, mean + half
@@ -299,7 +308,7 @@ def _interval(values: Iterable[float], level: float = 0.95) -> tuple[float, floa
 
 def _interval_text(final_regret: pd.DataFrame, setting: str, first: str, second: str) -> str:
     difference = _difference(final_regret, (setting, first), (setting, second))
-    if difference is None or len(difference) < 2:
+    if difference is None or len(difference) < 3:
         return ""
     mean, low, high = _interval(difference)
     mean, low, high = (round(number, 1) + 0.0 for number in (mean, low, high))  # no negative zero

@@ -23,6 +23,8 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, field_v
 from compendium import paths, progress, trials
 from compendium.trials import Setting, TrialSpec
 
+_FEWEST_ROUNDS = 20  # a median over fewer rounds says nothing
+
 __all__ = ["Results", "Setting", "Study", "publish"]
 
 
@@ -133,20 +135,23 @@ class Results:
     def timings(self) -> pd.DataFrame:
         """Wall time per round in milliseconds, summarised per (setting, policy, trial).
 
-        Rounds before the sketch is full are left out of the median, so that it is that of the
-        steady state; the mean is over all rounds, as the paper reports it.
+        All figures are over the rounds with a full sketch, from `first_round` on: before it is full
+        a round costs less. A trial with fewer than 20 such rounds is summarised over all of them,
+        and its `first_round` is 1.
         """
-        full = {s.name: min(s.sketch_size, self.study.n_rounds - 1) for s in self.study.settings}
+        keys, parts = ["setting", "policy", "trial"], [*trials.TIMES, "total_seconds"]
         frame = self.frame.assign(total_seconds=self.frame[list(trials.TIMES)].sum(axis=1))
-        parts = [*trials.TIMES, "total_seconds"]
         frame[parts] = frame[parts].astype(np.float64) * 1e3
-        keys = ["setting", "policy", "trial"]
-        means = frame.groupby(keys, observed=True, sort=False)[parts].mean()
-        steady = frame[frame["round"] > frame["setting"].map(full).astype(int)]
-        grouped = steady.groupby(keys, observed=True, sort=False)["total_seconds"]
-        table = means.rename(columns=lambda name: name.replace("_seconds", "_mean_ms"))
+        last = self.study.n_rounds
+        full = {s.name: s.sketch_size for s in self.study.settings}
+        first = {name: m + 1 if last - m >= _FEWEST_ROUNDS else 1 for name, m in full.items()}
+        frame["first_round"] = frame["setting"].map(first).astype(int)
+        grouped = frame[frame["round"] >= frame["first_round"]].groupby(keys, observed=True, sort=False)
+        table = grouped[["first_round"]].first()
+        for name in parts:
+            table[name.replace("_seconds", "_mean_ms")] = grouped[name].mean()
         for level, name in ((0.25, "q25"), (0.5, "median"), (0.75, "q75")):
-            table[f"total_{name}_ms"] = grouped.quantile(level)
+            table[f"total_{name}_ms"] = grouped["total_seconds"].quantile(level)
         return table.reset_index()
 
     def record(self) -> dict[str, Any]:

@@ -49,7 +49,9 @@ def test_evidence_can_fail(error, cases):
 
 def test_bounded(capsys):
     bounded("C4", "lambda", largest=0.2499999, limit=0.25, cases=5, reached=0.999)
-    assert capsys.readouterr().out == "C4 holds: lambda: at most 0.25, 99.9 % of it reached (5 cases)\n"
+    assert (
+        capsys.readouterr().out == "C4 holds: lambda: at most 0.25, at least 99.9 % of it reached (5 cases)\n"
+    )
     for largest, cases in [(0.2501, 5), (0.2, 5), (np.nan, 5), (0.25, 0)]:
         with pytest.raises(AssertionError, match="C4 fails"):
             bounded("C4", "lambda", largest=largest, limit=0.25, cases=cases, reached=0.999)

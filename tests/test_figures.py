@@ -83,8 +83,9 @@ def test_lines_and_bands_are_those_of_the_table(shuffled):
                 y = vertices[vertices[:, 0] == t + 1, 1]
                 mean = total[:, t].mean()
                 assert y.max() == pytest.approx(mean + deviation[t], rel=1e-12)
-                # The axis is logarithmic: a band ends at half a reward.
-                assert y.min() == pytest.approx(max(mean - deviation[t], 0.5), rel=1e-12)
+                # The axis is logarithmic: a band ends above zero, below everything that is shown.
+                assert y.min() == pytest.approx(max(mean - deviation[t], 1e-3), rel=1e-12)
+        assert axis.get_ylim()[0] == 1
 
 
 @pytest.mark.parametrize("policies", [COMPARISON, POLICIES])
@@ -96,6 +97,18 @@ def test_lines_can_be_told_apart(policies):
         for line in axis.lines:
             (style,) = (s for s in STYLES.values() if s.label == line.get_label())
             assert (line.get_color(), dash_pattern(line)) == (style.colour, style.dashes)
+
+
+def test_variants_are_thin_hollow_lines_of_another_setting():
+    rounds = make_rounds()
+    (axis,) = regret_curves(rounds, {"a": "A"}, {"a": [("b", "eofd", "EOFD elsewhere")]}).axes
+    (line,) = (line for line in axis.lines if line.get_label() == "EOFD elsewhere")
+    np.testing.assert_allclose(line.get_ydata(), cumulative(rounds, "b", "eofd").mean(axis=0), rtol=1e-12)
+    (own,) = (line for line in axis.lines if line.get_label() == STYLES["eofd"].label)
+    assert line.get_linewidth() < own.get_linewidth()
+    assert (line.get_markerfacecolor(), own.get_markerfacecolor()) == ("white", STYLES["eofd"].colour)
+    with pytest.raises(ValueError, match="titles must name settings of the table"):
+        regret_curves(rounds, {"a": "A"}, {"a": [("gone", "eofd", "EOFD elsewhere")]})
 
 
 def test_axes_and_legend():

@@ -181,6 +181,35 @@ def test_committed_results_come_from_the_code_as_it_is(setting):
         )
 
 
+def test_conclusions_of_the_mnist_notebook_follow_from_the_committed_run():
+    """What its last section says in words, held to the numbers."""
+    run = committed("mnist")
+    keys = ["setting", "policy", "trial"]
+    regret = run.results.groupby(keys, observed=True)["regret"].sum().unstack("trial")
+    final = pd.read_parquet(run.path / "final.parquet").set_index(["setting", "policy"])
+    scale = {s["name"]: s for s in run.record["study"]["studies"][0]["settings"]}
+    eigenvalue = {
+        name: final.loc[(name, "oful"), "largest_eigenvalue"] / scale[name]["regularization"]
+        for name in ("paper", "tuned")
+    }
+    assert eigenvalue["paper"].max() < 1
+    assert eigenvalue["tuned"].min() > 100
+    tuned, paper = regret.loc["tuned"], regret.loc["paper"]
+    assert abs(paper.loc["first-order"].mean() / paper.loc["oful"].mean() - 1) < 0.05
+    for flat in (tuned.loc["first-order"], regret.loc[("tuned for no curvature", "first-order")]):
+        gain = flat - tuned.loc["oful"]
+        assert gain.mean() > 2.26 * gain.std(ddof=1) / gain.size**0.5  # Student's t, 9 degrees of freedom
+    assert regret.loc[("tuned, m = 5", "eofd")].mean() < 1.2 * tuned.loc["oful"].mean()
+    five = final.loc[("tuned, m = 5", "eofd"), "shrinkage"] / scale["tuned, m = 5"]["regularization"]
+    assert five.min() > 5
+    for setting in (paper, tuned):
+        difference = setting.loc["greedy"] - setting.loc["eofd"]
+        assert abs(difference.mean()) < 2.26 * difference.std(ddof=1) / difference.size**0.5
+    for name in ("paper", "tuned"):
+        norms = final.loc[(name, "oful"), "parameter_norm"] / scale[name]["norm_bound"]
+        assert norms.min() > 0.9
+
+
 def test_smoke_batch_end_to_end(tmp_path, monkeypatch, capsys):
     """`mlogb run mnist --profile smoke` in a copy of the project, from nothing to figures."""
     for name in ("experiments.yml", "pyproject.toml", "jupytext.toml"):

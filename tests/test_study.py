@@ -272,7 +272,7 @@ def test_nobody_has_an_end(tmp_path):
 
 
 def test_timings():
-    """On made-up times, against the definition: medians leave out the rounds until the sketch is full."""
+    """On made-up times, against the definition: the rounds until the sketch is full do not count."""
     rng = np.random.default_rng(3)
     study = STUDY.model_copy(update={"n_trials": 2})
     rows = [
@@ -290,18 +290,26 @@ def test_timings():
         part = rows_of(frame, row.setting, row.policy, row.trial)
         select, update = (1e3 * part[name].to_numpy(dtype=float) for name in trials.TIMES)
         full = {"first": 4, "a second": 2}[row.setting]
-        steady = (select + update)[full:]
+        assert row.first_round == full + 1
+        select, update = select[full:], update[full:]
         assert row.select_mean_ms == pytest.approx(select.mean(), rel=1e-6)
         assert row.update_mean_ms == pytest.approx(update.mean(), rel=1e-6)
         assert row.total_mean_ms == pytest.approx((select + update).mean(), rel=1e-6)
         quartiles = row.total_q25_ms, row.total_median_ms, row.total_q75_ms
-        np.testing.assert_allclose(quartiles, np.quantile(steady, [0.25, 0.5, 0.75]), rtol=1e-6)
+        np.testing.assert_allclose(quartiles, np.quantile(select + update, [0.25, 0.5, 0.75]), rtol=1e-6)
 
 
 def test_a_trial_that_is_shorter_than_the_sketch_has_times(tmp_path):
     short = STUDY.model_copy(update={"n_rounds": 3, "n_trials": 1})
     table = short.run(folder=tmp_path / "trials").timings
     assert (table.select_dtypes("number").drop(columns="trial") > 0).all(axis=None)
+    assert (table["first_round"] == 1).all()
+    twenty_full = STUDY.model_copy(update={"n_rounds": 24, "n_trials": 1}).run(folder=tmp_path / "trials")
+    first_round = twenty_full.timings.groupby("setting", observed=True)["first_round"].unique()
+    assert first_round.map(list).to_dict() == {"first": [5], "a second": [3]}
+    one_less = STUDY.model_copy(update={"n_rounds": 23, "n_trials": 1}).run(folder=tmp_path / "trials")
+    first_round = one_less.timings.groupby("setting", observed=True)["first_round"].unique()
+    assert first_round.map(list).to_dict() == {"first": [1], "a second": [3]}
 
 
 # Common random numbers
