@@ -48,7 +48,7 @@ def evidence(claim: str, statement: str, *, error: float, tolerance: float, case
     Parameters
     ----------
     claim : str
-        Identifier in ``claims.yml``.
+        Identifier of the claim, such as C1.
     statement : str
         What was compared with what.
     error : float
@@ -98,7 +98,7 @@ def bounded(
         raise AssertionError(
             f"{claim} fails: {statement}: largest {largest:.6g}, limit {limit:.6g}, reached {reached}"
         )
-    ending = "" if reached is None else f", {100 * reached:g} % of it reached"
+    ending = "" if reached is None else f", at least {100 * reached:g} % of it reached"
     print(f"{claim} holds: {statement}: at most {limit:.3g}{ending} ({_counted(cases)})")
 
 

@@ -17,7 +17,7 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import ScalarFormatter
+from matplotlib.ticker import StrMethodFormatter
 
 
 class Style(NamedTuple):
@@ -82,7 +82,7 @@ def regret_curves(
         axis.set(title=title, xlabel="round t", yscale="log", xlim=(1, chosen["round"].max()))
         axis.set_ylim(bottom=1)
         axis.grid(alpha=0.3, which="major")
-        axis.yaxis.set_major_formatter(ScalarFormatter())
+        axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes[0].set_ylabel("cumulative regret (missed rewards)")
     _legend_below(figure, axes)
     return figure

@@ -56,7 +56,8 @@ def make_timings(factors, settings=("paper", "tuned"), first_round=79):
             {
                 "setting": setting, "policy": policy, "trial": trial,
                 "select_mean_ms": select, "update_mean_ms": update, "total_mean_ms": select + update,
-                "first_round": first_round, "total_q25_ms": 0.9 * median, "total_median_ms": median, "total_q75_ms": 1.1 * median,
+                "first_round": first_round, "total_q25_ms": 0.9 * median,
+                "total_median_ms": median, "total_q75_ms": 1.1 * median,
             }
         )  # fmt: skip
     return as_categories(pd.DataFrame(rows))
