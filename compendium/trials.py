@@ -1,7 +1,8 @@
 """The unit of work: one (setting, trial), computed once and kept under its content address.
 
-The address is a hash of all that decides the numbers: the experiment, the problem with its data's
-checksum, the setting, the seed, the trial and the sources of the library. A stored trial is one
+The address is a hash of what decides the numbers: the experiment, the problem with its data's
+checksum, the setting, the seed, the trial and the sources of the library. The versions of NumPy and
+BLAS are not in it: they move last digits, and a run's record names them. A stored trial is one
 Parquet file, written to a temporary name and renamed, so it is there whole or not at all; a file
 that cannot be read, has a wrong checksum or does not fit is computed again.
 """
@@ -33,8 +34,8 @@ from mlogb_core.literal import LiteralEOFD, LiteralOFUL
 from mlogb_core.policies import OptimisticPolicy, Policy, RandomPolicy, eofd, first_order, oful
 from mlogb_core.simulation import Trial, run_trial, trial_streams
 
-POLICIES = ("eofd", "oful", "first-order", "greedy", "random", "eofd-literal", "oful-literal")
-COMPARISON = POLICIES[:5]
+COMPARISON = ("eofd", "oful", "first-order", "greedy", "random")
+POLICIES = (*COMPARISON, "eofd-literal", "oful-literal")
 TIMES = ("select_seconds", "update_seconds")
 _LOG = logging.getLogger(__name__)
 
@@ -189,7 +190,7 @@ def store(spec: TrialSpec, frame: pd.DataFrame, folder: Path) -> Path:
     path = folder / f"{spec.key}.parquet"
     temporary = folder / f".{spec.key}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp"
     table = pa.Table.from_pandas(frame, preserve_index=False)
-    metadata = {"identity": spec.identity(), "final": frame.attrs.get("final", {})}
+    metadata = {"identity": spec.identity(), "final": frame.attrs["final"]}
     table = table.replace_schema_metadata({k: json.dumps(v, sort_keys=True) for k, v in metadata.items()})
     try:
         pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)

@@ -3,7 +3,8 @@ r"""The multinomial logit link: probabilities, Jacobian, curvature, loss and gra
 Outcome 0 is the reference, with logit 0; outcomes 1..K have logits :math:`z = Wx`. Functions that
 take probabilities take those of all K+1 outcomes, reference first, as `outcome_probabilities`
 returns them: the reference cannot be recovered from the others without cancellation once it is
-small, and the closed form of the Jacobian's factor needs it.
+small, and the closed form of the Jacobian's factor needs it. They do not check them: a policy calls
+them every round with what `outcome_probabilities` returned.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlogb_core._validation import Array, as_finite, as_outcome, as_vector
+from mlogb_core._validation import Array, as_finite, as_integer, as_outcome, as_vector
 
 
 def outcome_probabilities(logits: ArrayLike) -> Array:
@@ -283,4 +284,4 @@ def smoothness(n_outcomes: int) -> float:
     :math:`u^\top(\operatorname{diag}(p) - pp^\top)u` is the variance of a variable with range at
     most :math:`\sqrt{2}\,\lVert u\rVert`, hence never more than 1/2.
     """
-    return 0.25 if n_outcomes == 1 else 0.5
+    return 0.25 if as_integer("n_outcomes", n_outcomes, minimum=1) == 1 else 0.5

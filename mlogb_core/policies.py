@@ -80,6 +80,12 @@ def choose(scores: Array, tolerance: float = TIE_TOLERANCE) -> Choice:
     -------
     Choice
 
+    Raises
+    ------
+    ArithmeticError
+        If a score is not finite, which takes actions or parameters that double precision cannot
+        carry.
+
     Notes
     -----
     The paper leaves ties open. In round 1 all actions of the same norm tie exactly, and a plain
@@ -90,6 +96,8 @@ def choose(scores: Array, tolerance: float = TIE_TOLERANCE) -> Choice:
     >>> choose(np.array([1.0, 1.0 + 1e-15, 0.5])).action
     0
     """
+    if not np.isfinite(scores).all():
+        raise ArithmeticError(f"scores must be finite, got {scores[~np.isfinite(scores)][0]}: overflow")
     scale = float(np.abs(scores).max()) or 1.0
     gaps = (scores.max() - scores) / scale
     action = int(np.flatnonzero(gaps <= tolerance)[0])
@@ -169,6 +177,8 @@ class OptimisticPolicy:
         self.step_size = as_positive("step_size", step_size)
         self.norm_bound = as_positive("norm_bound", norm_bound)
         self.tie_tolerance = as_non_negative("tie_tolerance", tie_tolerance)
+        if not callable(getattr(radius, "value", None)):
+            raise ValueError(f"radius must be a Radius such as ConstantRadius(0.1), got {radius!r}")
         self.radius = radius
         self.parameter: Array = np.zeros((curvature.n_outcomes, curvature.n_features))
         self.rounds = 0
