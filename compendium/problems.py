@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
-from compendium.data import Dataset, load_mnist
+from compendium.data import DataError, Dataset, load_mnist
 from mlogb_core.environments import Environment, LabelledEnvironment, SyntheticEnvironment
 
 
@@ -91,6 +91,9 @@ class Digits(Problem):
     def environment(self) -> Environment:
         """The library's environment, over the digits that are found on this machine."""
         digits = _mnist()
+        missing = sorted(set(range(10)) - set(digits.labels.tolist()))
+        if missing:
+            raise DataError(f"{digits.source}: every round offers all ten digits, but there is no {missing}")
         return LabelledEnvironment(
             digits.features,
             digits.labels,

@@ -175,10 +175,12 @@ def load(spec: TrialSpec, folder: Path) -> pd.DataFrame | None:
         stored = json.loads(metadata[b"identity"])
         frame: pd.DataFrame = table.to_pandas()
         frame.attrs["final"] = json.loads(metadata[b"final"])
+        content = metadata[b"content"].decode()
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:
         _LOG.warning("stored trial %s cannot be read (%s); computing it again", path.name, error)
         return None
-    if stored != spec.identity() or len(frame) != spec.n_rounds * len(spec.setting.policies):
+    whole = content == _content(frame) and len(frame) == spec.n_rounds * len(spec.setting.policies)
+    if stored != spec.identity() or not whole:
         _LOG.warning("stored trial %s is not the one asked for; computing it again", path.name)
         return None
     return frame
@@ -191,7 +193,8 @@ def store(spec: TrialSpec, frame: pd.DataFrame, folder: Path) -> Path:
     temporary = folder / f".{spec.key}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp"
     table = pa.Table.from_pandas(frame, preserve_index=False)
     metadata = {"identity": spec.identity(), "final": frame.attrs["final"]}
-    table = table.replace_schema_metadata({k: json.dumps(v, sort_keys=True) for k, v in metadata.items()})
+    texts = {k: json.dumps(v, sort_keys=True) for k, v in metadata.items()}
+    table = table.replace_schema_metadata(texts | {"content": _content(frame)})
     try:
         pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
         temporary.replace(path)
@@ -204,6 +207,15 @@ def store(spec: TrialSpec, frame: pd.DataFrame, folder: Path) -> Path:
 def library_digest() -> str:
     """Digest of the sources that decide a trial's numbers: `mlogb_core`, problems and trials."""
     return code_digest(("problems.py", "trials.py"))
+
+
+def _content(frame: pd.DataFrame) -> str:
+    """Hash of what a stored trial says: its columns and the policies' last states."""
+    digest = hashlib.sha256(json.dumps(frame.attrs["final"], sort_keys=True).encode())
+    for name in frame.columns:
+        column = frame[name].astype(str) if frame[name].dtype == "category" else frame[name]
+        digest.update(name.encode() + pd.util.hash_pandas_object(column, index=False).to_numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _tidy(trial: Trial) -> pd.DataFrame:

@@ -19,17 +19,19 @@ Array = NDArray[np.float64]
 
 def as_finite(name: str, value: ArrayLike) -> Array:
     """Return `value` as a contiguous float64 array, or raise if it holds anything but finite numbers."""
+    if np.ma.is_masked(value):
+        raise ValueError(f"{name} must have no masked entries")
     try:
         raw = np.asarray(value)
-        if raw.dtype.kind not in "biuf":
-            raise TypeError
-        array = np.ascontiguousarray(raw, dtype=np.float64) if raw.ndim else raw.astype(np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be an array of real numbers, got {type(value).__name__}") from None
+    if raw.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must be an array of real numbers, got dtype {raw.dtype}")
+    array = np.ascontiguousarray(raw, dtype=np.float64) if raw.ndim else raw.astype(np.float64)
     finite = np.isfinite(array)
     if not finite.all():
         place = tuple(int(i) for i in np.argwhere(~finite)[0])
-        raise ValueError(f"{name} must be finite, got {array[place]} at index {place}")
+        raise ValueError(f"{name} must be finite, got {array[place]} at index {place} of shape {array.shape}")
     return array
 
 
@@ -111,6 +113,14 @@ def as_probability(name: str, value: Any) -> float:
     if not 0 < number < 1:
         raise ValueError(f"{name} must lie strictly between 0 and 1, got {value}")
     return number
+
+
+def as_margin(name: str, value: Any) -> float:
+    """Return `value` as a float >= 0, infinity included."""
+    array = np.asarray(value)
+    if array.ndim != 0 or array.dtype.kind not in "iuf" or not float(array) >= 0:
+        raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
+    return float(array)
 
 
 def take(state: Mapping[str, Any], key: str) -> Any:

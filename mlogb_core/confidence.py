@@ -231,6 +231,8 @@ def radius_from(description: Mapping[str, Any]) -> Radius:
     >>> radius_from({"kind": "ridge", "scale": 0.001})
     RidgeRadius(scale=0.001)
     """
+    if not isinstance(description, Mapping):
+        raise ValueError(f"radius must be a mapping with a kind, got {description!r}")
     numbers = dict(description)
     kind = str(take(numbers, "kind"))
     del numbers["kind"]
@@ -308,9 +310,15 @@ def scaled_parameters(
     """
     S, D = as_positive("norm_bound", norm_bound), as_positive("action_bound", action_bound)
     K, d = as_integer("n_outcomes", n_outcomes, 1), as_integer("n_features", n_features, 1)
+    try:
+        first, second = (float(exponent) for exponent in exponents)
+    except (TypeError, ValueError):
+        first = second = math.nan
+    if not (abs(first) <= 10 and abs(second) <= 10):
+        raise ValueError(f"exponents must be two numbers between -10 and 10, got {exponents!r}")
     base = math.sqrt(K) * d
-    regularization = base ** exponents[0] * math.sqrt(K) * _alpha(K, S, D) * S
-    return regularization, base ** exponents[1] * (S / 2 + math.log(K + 1) / 4)
+    regularization = base**first * math.sqrt(K) * _alpha(K, S, D) * S
+    return regularization, base**second * (S / 2 + math.log(K + 1) / 4)
 
 
 def _alpha(n_outcomes: int, norm_bound: float, action_bound: float) -> float:

@@ -18,6 +18,7 @@ from mlogb_core._validation import (
     Array,
     as_actions,
     as_integer,
+    as_margin,
     as_matrix,
     as_non_negative,
     as_outcome,
@@ -361,14 +362,14 @@ class OptimisticPolicy:
             take(state, "rewards"),
             step_size=take(state, "step_size"),
             norm_bound=take(state, "norm_bound"),
-            radius=radius_from(json.loads(str(take(state, "radius")))),
+            radius=_radius_of(state),
             tie_tolerance=take(state, "tie_tolerance"),
         )
         shape = (curvature.n_outcomes, curvature.n_features)
         policy.parameter = as_matrix("parameter", take(state, "parameter"), shape).copy()
         policy.rounds = as_integer("rounds", take(state, "rounds"), minimum=0)
-        policy.margin = float(take(state, "margin"))
-        policy.smallest_margin = float(take(state, "smallest_margin"))
+        policy.margin = as_margin("margin", take(state, "margin"))
+        policy.smallest_margin = as_margin("smallest_margin", take(state, "smallest_margin"))
         policy._logit_movement = as_non_negative("logit_movement", take(state, "logit_movement"))
         policy._hessian_movement = as_non_negative("hessian_movement", take(state, "hessian_movement"))
         return policy
@@ -478,6 +479,15 @@ def first_order(
     rewards = as_rewards(rewards)
     identity = NoCurvature(rewards.size, n_features, regularization)
     return OptimisticPolicy(identity, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
+
+
+def _radius_of(state: Mapping[str, Any]) -> Radius:
+    text = str(take(state, "radius"))
+    try:
+        description = json.loads(text)
+    except json.JSONDecodeError:
+        raise ValueError(f"radius must be a description in JSON, got {text!r}") from None
+    return radius_from(description)
 
 
 _CURVATURES: dict[str, Any] = {c.__name__: c for c in (DenseCurvature, FrequentDirections, NoCurvature)}

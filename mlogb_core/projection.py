@@ -84,6 +84,11 @@ def project_onto_ball(
         length = float(np.linalg.norm(projected))
         # d||w||^2/dnu = -2 w'(Z + nu I)^{-1} w
         slope = float(projected @ resolvent(projected))
+        if not slope > 0.0:
+            raise ArithmeticError(
+                f"the projection onto the ball of radius {norm_bound} did not settle: "
+                f"slope {slope} at length {length}"
+            )
         step = (length / norm_bound - 1.0) * length**2 / slope
         if step <= _ROUNDOFF * multiplier or length <= norm_bound * (1.0 + _ROUNDOFF):
             return projected, multiplier

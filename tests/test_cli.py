@@ -151,10 +151,10 @@ def test_notebooks(mlogb, root):
 
 def test_data_and_readme_call_their_modules(mlogb, monkeypatch):
     found = SimpleNamespace(describe=lambda: "5,000 of 70,000 rows")
-    monkeypatch.setitem(sys.modules, "compendium.data", SimpleNamespace(load_mnist=lambda: found))
+    monkeypatch.setitem(sys.modules, "compendium.data", SimpleNamespace(load_mnist=lambda download: found))
     assert mlogb("data") == (0, "5,000 of 70,000 rows\n", "")
 
-    def damaged() -> None:
+    def damaged(download: bool) -> None:
         raise ValueError("digits.csv is damaged")
 
     monkeypatch.setitem(sys.modules, "compendium.data", SimpleNamespace(load_mnist=damaged))

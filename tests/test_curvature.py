@@ -21,7 +21,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mlogb_core.curvature import DenseCurvature, FrequentDirections, NoCurvature, frequent_directions
-from mlogb_core.link import jacobian_factor
+from mlogb_core.link import jacobian_factor, outcome_probabilities
 
 RIDGES = [1e-2, 1.0, 50.0]
 
@@ -340,3 +340,42 @@ def test_a_state_that_does_not_fit_is_rejected(key, value, message):
     del state[key]
     with pytest.raises(ValueError, match=f"state has no entry '{key}'"):
         FrequentDirections.from_state(state)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("K", "d", "m"), [(12, 5, 3), (9, 4, 1), (20, 20, 10), (12, 1, 1)])
+def test_many_outcomes_in_a_small_sketch(K, d, m, seed):
+    """LAPACK's driver for a few eigenpairs does not converge on such cores, depending on the kernel."""
+    rng = np.random.default_rng(seed)
+    sketch = FrequentDirections(K, d, 1.0, m)
+    exact = DenseCurvature(K, d, 1.0)
+    for _ in range(60):
+        x = rng.standard_normal(d)
+        factor = jacobian_factor(outcome_probabilities(rng.standard_normal(K)))
+        for curvature in (sketch, exact):
+            curvature.add(curvature.frame(x / np.linalg.norm(x)), factor)
+    gap = np.linalg.eigvalsh(exact.dense() - sketch.dense())
+    assert gap[0] > -1e-11
+    assert gap[-1] <= sketch.shrinkage + 1e-11
+
+
+def test_the_shrink_survives_a_driver_that_does_not_converge(monkeypatch):
+    rng = np.random.default_rng(2)
+    stream = [(rng.standard_normal(6), outcome_probabilities(rng.standard_normal(2))) for _ in range(20)]
+    sketches = [FrequentDirections(2, 6, 1.0, 4) for _ in range(2)]
+    for x, p in stream:
+        sketches[0].add(sketches[0].frame(x), jacobian_factor(p))
+    eigh, calls = frequent_directions.eigh, []
+
+    def stubborn(matrix, **options):
+        calls.append(options)
+        if "subset_by_index" in options:
+            raise np.linalg.LinAlgError("Internal Error.")
+        return eigh(matrix, **options)
+
+    monkeypatch.setattr(frequent_directions, "eigh", stubborn)
+    for x, p in stream:
+        sketches[1].add(sketches[1].frame(x), jacobian_factor(p))
+    assert {"driver": "evd", "check_finite": False} in calls
+    np.testing.assert_allclose(sketches[1].dense(), sketches[0].dense(), rtol=1e-12, atol=1e-12)
+    assert sketches[1].shrinkage == pytest.approx(sketches[0].shrinkage, rel=1e-12)

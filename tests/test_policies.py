@@ -426,7 +426,7 @@ def test_a_failure_inside_the_update_changes_nothing(monkeypatch, kind, K):
             with pytest.raises(np.linalg.LinAlgError):
                 policy.update(x, y)
         assert_same_state(before, policy.state_dict())
-    assert failures == len(places)
+    assert failures == len(places) + (kind == "eofd")  # the shrink tries two drivers
     policy.update(x, y)
     twin.update(x, y)
     assert play(policy, 5, seed=2) == play(twin, 5, seed=2)

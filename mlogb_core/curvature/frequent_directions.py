@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh
+from scipy.linalg import LinAlgError, eigh
 
 from mlogb_core._validation import Array, as_finite, as_integer, as_non_negative, take
 from mlogb_core.curvature.low_rank import LowRankCurvature, LowRankFrame
@@ -64,7 +64,7 @@ class FrequentDirections(LowRankCurvature):
         if excess <= 0:
             self.basis, self.core = np.vstack((self.basis, frame.fresh)), core
             return
-        values, weakest = eigh(core, subset_by_index=[0, excess - 1], check_finite=False)
+        values, weakest = _weakest_directions(core, excess)
         discarded = max(float(values[-1]), 0.0)
         self.basis, self.core = _deflate(np.vstack((self.basis, frame.fresh)), core, weakest)
         self.core.flat[:: self.sketch_size + 1] -= discarded
@@ -79,7 +79,7 @@ class FrequentDirections(LowRankCurvature):
         """Rebuild the sketch from `state_dict`."""
         sketch = cls(*(take(state, k) for k in ("n_outcomes", "n_features", "regularization", "sketch_size")))
         basis, core = as_finite("basis", take(state, "basis")), as_finite("core", take(state, "core"))
-        rank, length = len(basis), sketch.n_outcomes * sketch.n_features
+        rank, length = basis.shape[0] if basis.ndim else -1, sketch.n_outcomes * sketch.n_features
         if basis.shape != (rank, length) or core.shape != (rank, rank) or rank > sketch.sketch_size:
             raise ValueError(
                 f"basis and core must have shapes (r, {length}) and (r, r) with r <= {sketch.sketch_size}, "
@@ -88,6 +88,19 @@ class FrequentDirections(LowRankCurvature):
         sketch.basis, sketch.core = basis.copy(), core.copy()
         sketch.shrinkage = as_non_negative("shrinkage", take(state, "shrinkage"))
         return sketch
+
+
+def _weakest_directions(core: Array, count: int) -> tuple[Array, Array]:
+    """Smallest eigenvalues, ascending, and their eigenvectors.
+
+    LAPACK's driver for a few eigenpairs does not converge on some small cores with clustered
+    eigenvalues (seen at K >= 9 with m < K); the one for all of them, divide and conquer, does.
+    """
+    try:
+        values, vectors = eigh(core, subset_by_index=[0, count - 1], check_finite=False)
+    except LinAlgError:
+        values, vectors = eigh(core, driver="evd", check_finite=False)
+    return values[:count], vectors[:, :count]
 
 
 def _deflate(basis: Array, core: Array, removed: Array) -> tuple[Array, Array]:
