@@ -35,6 +35,10 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(str(error), 2)
     except FailureError as error:
         _fail(str(error), 1)
+    except OSError as error:  # a full disk, a folder that may not be written
+        _fail(": ".join(str(part) for part in (error.strerror or error, error.filename) if part), 1)
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
 
 
 @app.command("list")
@@ -87,14 +91,17 @@ def run(
         print(f"  {_relative(figure)}")
     if len(figures) < len(done.record["figures"]):
         print("  some of its figures have been replaced by those of a later run; --fresh draws them again")
-    print(f"to look at it: jupyter lab {done.name}/{Path(done.record['notebook']).stem}.ipynb")
+    notebook = done.path / f"{Path(done.record['notebook']).stem}.ipynb"
+    print(f"to look at it: jupyter lab {_relative(notebook)}")
 
 
 @app.command("runs")
 def list_runs() -> None:
     """List the finished runs, oldest first."""
-    from compendium.runs import find_runs, problems
+    from compendium.runs import find_runs, problems, unreadable_runs
 
+    for name in unreadable_runs():
+        print(f"{name}  its record cannot be read")
     for found in find_runs():
         record = found.record
         commit = (record["git_commit"] or "no commit")[:9]

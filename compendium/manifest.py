@@ -83,7 +83,7 @@ def load_manifest(path: Path | None = None) -> Manifest:
         return Manifest.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise UsageError(f"{path.name} not found in {path.parent}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"{path.name} is not valid YAML: {error}") from None
     except ValidationError as error:
         lines = [f"  {'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]

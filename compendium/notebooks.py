@@ -213,7 +213,14 @@ def _check_pair(text: Path) -> Iterator[str]:
         yield f"its notebook {pair.name} is missing; run `mlogb notebooks build`"
         return
     stored = pair.read_text(encoding="utf-8")
-    notebook = nbformat.reads(stored, as_version=4)  # type: ignore[no-untyped-call]
+    try:
+        notebook = nbformat.reads(stored, as_version=4)  # type: ignore[no-untyped-call]
+        whole = all("source" in cell and "metadata" in cell for cell in notebook.cells)
+    except (ValueError, AttributeError):  # among them NotJSONError
+        whole = False
+    if not whole:
+        yield f"{pair.name} is not a notebook; run `mlogb notebooks build`"
+        return
     yield from check_executed(notebook)
     yield from _check_tags(jupytext.reads(source, fmt="md:myst"), notebook)
     rebuilt = dumps(normalise(notebook))

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 PROJECT_NAME = "eofd-mlogb-companion"
 
@@ -75,6 +82,20 @@ def figures_folder(local: bool = False) -> Path:
     """Return the folder of the figures: those of the paper profile, or those of all other runs."""
     folder = project_root() / "figures"
     return folder / "local" if local else folder
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Let one process at a time through, by a lock on the file ``.lock`` in the folder.
+
+    The system drops the lock when the process ends, however it ends. Where there is no ``fcntl``
+    (Windows) nobody waits.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -161,7 +161,7 @@ def publish_figures(source: Path, target: Path, run: str, record: dict[str, Any]
     A picture leaves the run only after it and its sidecar are in place. If this is stopped in
     between, calling it again finishes the work.
     """
-    moved = []
+    moved: list[Path] = []
     pictures = sorted(path for path in source.glob("*") if path.is_file())
     for name in dict.fromkeys(path.stem for path in pictures):
         parts = [path for path in pictures if path.stem == name]

@@ -15,7 +15,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +34,11 @@ __all__ = ["Run", "check_executed", "execute", "figures_of", "find_runs", "load_
 
 PARTIAL = ".partial-"
 REQUIRED = ("results.parquet", "study.json")
+#: What a record must have to be one, with the types that the code relies on.
+RECORD_ENTRIES: dict[str, type] = {
+    "experiment": str, "notebook": str, "started": str, "parameters": dict, "overrides": dict,
+    "files": dict, "figures": dict, "study": dict,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,11 @@ def execute(
     digest = provenance.code_digest()
     kind = CUSTOM if overrides else profile
     source = chosen.source.read_text(encoding="utf-8")
-    identity = json.dumps([experiment, parameters, source, digest, provenance.data_digest()], sort_keys=True)
+    try:
+        data = provenance.data_digest()
+    except ValueError as error:  # a DataError: missing, damaged, or not what the name says
+        raise UsageError(str(error)) from None
+    identity = json.dumps([experiment, parameters, source, digest, data], sort_keys=True)
     final = paths.runs_folder() / experiment / f"{kind}-{provenance.sha256(identity)[:8]}"
     _sweep(final.parent)
     if not fresh and final.is_dir() and not problems(final):
@@ -128,19 +137,26 @@ def execute(
         }
         with _removed_on_interrupt(partial):
             record = _attempt(chosen, partial, record, jobs)
-            _put_in_place(partial, final)
+            with paths.locked(paths.runs_folder()):
+                _put_in_place(partial, final)
         run = Run(final, record)
     local = profile != "paper" or bool(overrides)
-    provenance.publish_figures(final / "figures", paths.figures_folder(local), run.name, run.record)
+    with paths.locked(paths.runs_folder()):
+        provenance.publish_figures(final / "figures", paths.figures_folder(local), run.name, run.record)
     return run
 
 
 def load_run(path: Path) -> Run:
     """Return the run of a folder; `problems` tells whether its files are as recorded."""
     try:
-        return Run(path, json.loads((path / "record.json").read_text(encoding="utf-8")))
+        record = json.loads((path / "record.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise UsageError(f"{path} is not a run: it has no readable record.json") from None
+        record = None
+    if not isinstance(record, dict) or any(
+        not isinstance(record.get(key), kind) for key, kind in RECORD_ENTRIES.items()
+    ):
+        raise UsageError(f"{path} is not a run: it has no readable record.json")
+    return Run(path, record)
 
 
 def find_runs(experiment: str | None = None, profile: str | None = None) -> list[Run]:
@@ -153,16 +169,34 @@ def find_runs(experiment: str | None = None, profile: str | None = None) -> list
     profile : str, optional
         Only those of this profile without overrides; ``custom`` for those with.
     """
+    runs = []
+    for folder in _run_folders(experiment, profile):
+        with suppress(UsageError):
+            runs.append(load_run(folder))
+    return sorted(runs, key=lambda run: (run.record["started"], run.name))
+
+
+def unreadable_runs() -> list[str]:
+    """Return the folders that look like runs and whose record cannot be read."""
+    unreadable = []
+    for folder in _run_folders():
+        try:
+            load_run(folder)
+        except UsageError:
+            unreadable.append(folder.relative_to(paths.project_root()).as_posix())
+    return unreadable
+
+
+def _run_folders(experiment: str | None = None, profile: str | None = None) -> list[Path]:
     records = paths.runs_folder().glob(f"{experiment or '*'}/{profile or '*'}-????????/record.json")
-    runs = [load_run(record.parent) for record in records if not record.parent.name.startswith(".")]
-    return sorted(runs, key=lambda run: (str(run.record["started"]), run.name))
+    return sorted(record.parent for record in records if not record.parent.name.startswith("."))
 
 
 def problems(path: Path) -> list[str]:
     """Return which files of a run are missing or are not as recorded; empty for a complete run."""
     try:
         files = load_run(path).record["files"]
-    except (UsageError, KeyError):
+    except UsageError:
         return ["record.json is missing or cannot be read"]
     missing = [name for name in {**dict.fromkeys(REQUIRED), **files} if not (path / name).is_file()]
     changed = [

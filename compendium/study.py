@@ -216,7 +216,9 @@ def save(folder: Path, *results: Results, **findings: Any) -> None:
     if len(set(names)) != len(names):
         raise ValueError(f"settings of the studies must have different names, got {names}")
     record = {"studies": [one.record() for one in results], "findings": findings}
-    text = json.dumps(record, indent=2, sort_keys=True, allow_nan=False) + "\n"  # first: a finding may not be plain
+    text = (
+        json.dumps(record, indent=2, sort_keys=True, allow_nan=False) + "\n"
+    )  # first: a finding may not be plain
     for name, tables in (
         ("results", [one.rounds for one in results]),
         ("timings", [one.timings for one in results]),

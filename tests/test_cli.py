@@ -176,3 +176,23 @@ def test_help_does_not_import_the_heavy_libraries():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_disk_that_cannot_be_written_is_said_in_one_line(mlogb, monkeypatch):
+    from compendium import manifest
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "results.parquet")
+
+    monkeypatch.setattr(manifest, "load_manifest", full)
+    assert mlogb("list") == (1, "", "No space left on device: results.parquet\n")
+
+
+def test_an_interrupt_is_said_in_one_line(mlogb, monkeypatch):
+    from compendium import manifest
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(manifest, "load_manifest", interrupted)
+    assert mlogb("list")[0] == 130

@@ -174,3 +174,16 @@ def test_check_executed_needs_counts_from_one():
     assert check_executed(nbformat.v4.new_notebook(cells=good)) == []
     shifted = [code("a", execution_count=2), code("b", execution_count=3)]
     assert len(check_executed(nbformat.v4.new_notebook(cells=shifted))) == 2
+
+
+WITHOUT_SOURCE = (
+    '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{"cell_type": "raw", "metadata": {}}]}'
+)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "", WITHOUT_SOURCE])
+def test_a_file_that_is_no_notebook_is_named(pair, content):
+    text, notebook = pair
+    notebook.write_text(content)
+    (problem,) = check([text])
+    assert "is not a notebook" in problem

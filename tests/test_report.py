@@ -335,6 +335,11 @@ def add_run(root, name="paper-0a1b2c3d", changes=()):
     ]
     record = {
         "started": "2026-11-27T00:00:00+00:00",
+        "experiment": "mnist",
+        "notebook": "mnist.md",
+        "overrides": {},
+        "files": {},
+        "figures": {},
         "parameters": {"n_rounds": 2000, "n_trials": N_TRIALS},
         "study": {"studies": studies},
     }

@@ -17,7 +17,7 @@ import nbformat
 import pytest
 from batch_project import ROOT, STUDY, cell, make_project
 
-from compendium import provenance, runs
+from compendium import paths, provenance, runs
 from compendium.paths import FailureError, UsageError
 from compendium.runs import check_executed, execute, find_runs, load_run, problems
 
@@ -292,3 +292,44 @@ def test_every_module_that_a_study_imports_is_in_the_digest():
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "compendium":
                 inner = node.module.split(".")[1:] or [alias.name for alias in node.names]
                 assert {f"{module}.py" for module in inner} <= {*provenance.RESULT_MODULES, *neutral}, name
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"files": [1]}'])
+def test_a_damaged_record_hides_no_other_run(in_finished, content):
+    folder = in_finished.path.with_name("smoke-deadbeef")
+    folder.mkdir()
+    (folder / "record.json").write_text(content)
+    try:
+        assert [run.name for run in find_runs()] == [in_finished.name]
+        assert runs.unreadable_runs() == ["papermill_runs/tiny/smoke-deadbeef"]
+        assert problems(folder) == ["record.json is missing or cannot be read"]
+    finally:
+        (folder / "record.json").unlink()
+        folder.rmdir()
+
+
+def test_damaged_data_stop_a_run_before_it_starts(root, monkeypatch):
+    make_project(root, STUDY)
+    monkeypatch.setenv("MLOGB_MNIST", str(root / "no-such-folder"))
+    with pytest.raises(UsageError, match="no-such-folder: expected one of"):
+        execute("tiny", "smoke")
+    assert not (root / "papermill_runs").exists()
+
+
+def test_one_process_at_a_time_puts_a_run_in_place(tmp_path):
+    """Two threads hold the same lock one after the other: what happens inside does not interleave."""
+    events = []
+
+    def work(name):
+        with paths.locked(tmp_path / "runs"):
+            events.append(name)
+            time.sleep(0.05)
+            events.append(name)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(events) == 6
+    assert events[::2] == events[1::2]
