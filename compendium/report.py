@@ -196,15 +196,21 @@ def time_findings(timings: pd.DataFrame) -> list[str]:
     timings = timings[timings["first_round"] > 1]
     for setting in timings["setting"].astype(str).unique():
         present = set(timings.loc[timings["setting"].astype(str) == setting, "policy"].astype(str))
-        for policy in ("oful", "oful-literal", "eofd-literal"):
-            if {"eofd", policy} <= present:
-                ratio = time_ratio(timings, setting, policy, "eofd")
-                saving = f" (EOFD-MLogB saves {1 - 1 / ratio:.0%})" if ratio >= 1 else ""
-                sentences.append(
-                    f"In {_spoken(setting)} a round of {label(policy)} takes {_digits(ratio):g} times as "
-                    f"long as one of EOFD-MLogB{saving}: ratio of medians, sketch full."
-                )
+        others = [p for p in ("oful", "oful-literal", "eofd-literal") if {"eofd", p} <= present]
+        ratios = {policy: time_ratio(timings, setting, policy, "eofd") for policy in others}
+        if ratios:
+            listed = [
+                f"{label(policy)} {_digits(ratio):g}{_saving(ratio)}" for policy, ratio in ratios.items()
+            ]
+            sentences.append(
+                f"Time of a round as a multiple of one of EOFD-MLogB in {_spoken(setting)} "
+                f"(ratio of medians, sketch full): {'; '.join(listed)}."
+            )
     return sentences
+
+
+def _saving(ratio: float) -> str:
+    return f" (EOFD-MLogB saves {1 - 1 / ratio:.0%})" if ratio >= 1 else ""
 
 
 def _spoken(setting: str) -> str:
@@ -222,7 +228,7 @@ def readme_block(run: Run) -> str:
     final = sums.reset_index()
     regret = regret_table(final)
     times = time_table(run.timings).set_index(["setting", "policy"])["mean (ms)"]
-    lines = ["| setting | policy | missed rewards (mean ± sd) | of random play | ms per round |"]
+    lines = ["| setting | policy | missed rewards (mean ± sd) | of random play | ms a round |"]
     lines.append("|---|---|---:|---:|---:|")
     for row in regret.to_dict("records"):
         share = "" if np.isnan(row["of random play"]) else f"{row['of random play']:.1%}"

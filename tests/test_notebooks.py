@@ -177,7 +177,8 @@ def test_check_executed_needs_counts_from_one():
 
 
 WITHOUT_SOURCE = (
-    '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{"cell_type": "raw", "metadata": {}}]}'
+    '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, '
+    '"cells": [{"cell_type": "raw", "id": "a", "metadata": {}}]}'
 )
 
 
