@@ -146,7 +146,7 @@ def test_readme_shows_the_committed_run():
 def test_comparison_uses_what_the_validation_run_chose():
     selection = committed("mnist_validation").record["study"]["findings"]["selection"]
     experiment = manifest.load_manifest().experiment("mnist")
-    parameters = manifest.resolve(experiment, "paper", {})
+    parameters = manifest.notebook_parameters(experiment.source) | manifest.resolve(experiment, "paper", {})
     paper, tuned = selection["paper"], selection["tuned"]
     assert parameters["paper_normalisation"] == paper["problem"]["normalisation"]
     assert parameters["paper_norm_bound"] == paper["norm_bound"]
