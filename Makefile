@@ -24,15 +24,13 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
-	@if command -v uv >/dev/null 2>&1; then \
-	  echo "installing with uv"; \
-	  uv pip install --python $(BIN)/python --quiet --require-hashes -r requirements.lock && \
-	  uv pip install --python $(BIN)/python --quiet --no-deps -e . ; \
-	else \
+	@if command -v uv >/dev/null 2>&1 && \
+	  echo "installing with uv" && \
+	  uv pip install --python $(BIN)/python --quiet --require-hashes -r requirements.lock; then :; else \
 	  echo "installing with pip (about a minute)"; \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e . ; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; \
 	fi
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
 reproduce: $(STAMP)  ## run the MNIST comparison and draw its figures (PROFILE=smoke|standard|paper, JOBS=2)
