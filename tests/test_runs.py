@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import fcntl
 import json
 import os
 import re
@@ -166,12 +167,29 @@ def test_what_decides_the_name_of_a_run(in_finished, monkeypatch):
     text.write_text(kept + "\nMore.\n")
     names.append(name())
     text.write_text(kept)
-    monkeypatch.setattr(provenance, "code_digest", lambda: "d" * 64)
-    names.append(name())
-    assert len({*names, in_finished.path.name}) == 6
+    with monkeypatch.context() as patch:
+        patch.setattr(provenance, "code_digest", lambda: "d" * 64)
+        names.append(name())
+    monkeypatch.setattr(provenance, "data_digest", lambda: "e" * 64)
+    names.append(name())  # 5,000 digits or 70,000
+    assert len({*names, in_finished.path.name}) == 7
 
 
-def test_fresh_replaces_and_paper_figures_go_up(root):
+def assert_locked(monkeypatch, root, module, name):
+    """Let the function pass only while the lock of the runs is held."""
+    function = getattr(module, name)
+
+    def checked(*arguments):
+        with (root / "papermill_runs" / ".lock").open() as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return function(*arguments)
+
+    monkeypatch.setattr(module, name, checked)
+
+
+def test_fresh_replaces_and_paper_figures_go_up(root, monkeypatch):
+    assert_locked(monkeypatch, root, runs, "_put_in_place")
+    assert_locked(monkeypatch, root, provenance, "publish_figures")
     make_project(root, STUDY, cell("(run / 'clock.txt').write_text(str(__import__('time').time_ns()))"))
     first = execute("tiny", "paper")
     clock = (first.path / "clock.txt").read_text()

@@ -10,6 +10,7 @@ import time
 import joblib
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
@@ -477,3 +478,29 @@ def test_specifications_do_not_change():
         spec.trial = 1
     with pytest.raises(ValidationError, match="frozen"):
         spec.setting.sketch_size = 1
+
+
+def _other_regret(frame, metadata):
+    return frame.assign(regret=0.25), metadata
+
+
+def _other_name(frame, metadata):
+    return frame.rename(columns={"reward": "rewards"}), metadata
+
+
+def _other_end(frame, metadata):
+    return frame, metadata | {b"final": b"{}"}
+
+
+@pytest.mark.parametrize("edit", [_other_regret, _other_name, _other_end])
+def test_an_edited_trial_that_reads_well_is_not_believed(stored, tmp_path, caplog, edit):
+    """A file rewritten by a tool, with the right address and a valid form, but other content."""
+    spec, frame, path = stored
+    table = pq.read_table(path)
+    edited, metadata = edit(table.to_pandas(), table.schema.metadata)
+    pq.write_table(pa.Table.from_pandas(edited, preserve_index=False).replace_schema_metadata(metadata), path)
+    with caplog.at_level(logging.WARNING):
+        assert load(spec, tmp_path) is None
+    assert "is not the one asked for" in caplog.text
+    store(spec, frame, tmp_path)
+    assert_same(load(spec, tmp_path), frame)
