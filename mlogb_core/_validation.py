@@ -28,6 +28,8 @@ def as_finite(name: str, value: ArrayLike) -> Array:
     if raw.dtype.kind not in "biuf":
         raise ValueError(f"{name} must be an array of real numbers, got dtype {raw.dtype}")
     array = np.ascontiguousarray(raw, dtype=np.float64) if raw.ndim else raw.astype(np.float64)
+    if math.isfinite(array.sum()):  # nothing else can make a sum finite; an overflow is looked into
+        return array
     finite = np.isfinite(array)
     if not finite.all():
         place = tuple(int(i) for i in np.argwhere(~finite)[0])

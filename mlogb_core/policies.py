@@ -8,15 +8,18 @@ observed outcome, add the new Hessian. `oful`, `eofd` and `first_order` build th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import LinAlgError
 
 from mlogb_core._validation import (
     Array,
     as_actions,
+    as_finite,
     as_integer,
     as_margin,
     as_matrix,
@@ -27,11 +30,13 @@ from mlogb_core._validation import (
     as_vector,
     take,
 )
+from mlogb_core.choice import TIE_TOLERANCE, Choice, choose, choose_pruned
 from mlogb_core.confidence import Progress, Radius, radius_from
 from mlogb_core.curvature import Curvature, DenseCurvature, FrequentDirections, NoCurvature
 from mlogb_core.link import expected_reward, jacobian, jacobian_factor, loss_residual, outcome_probabilities
 
-TIE_TOLERANCE = 1e-10
+# Up to this many multiplications, scoring the actions in question takes less time than choosing them.
+_CHEAP = 200_000
 
 
 class Policy(Protocol):
@@ -46,64 +51,19 @@ class Policy(Protocol):
         """Learn from the outcome of any action, selected or not."""
 
 
-class Choice(NamedTuple):
-    """An action's index and how far the choice is from another one.
+class _Estimate(NamedTuple):
+    """Scores without the bonus, and what the bonus depends on besides A(x), for a set of actions."""
 
-    Attributes
-    ----------
-    action : int
-        Index of the chosen action.
-    margin : float
-        Relative change of scores below which the choice stays the same.
-    """
-
-    action: int
-    margin: float
+    actions: Array  # (n, d)
+    value: Array  # (n,)
+    slopes: Array  # (n, K): the Jacobian times the rewards
 
 
-def choose(scores: Array, tolerance: float = TIE_TOLERANCE) -> Choice:
-    r"""Index of the best score; ties go to the lowest index.
+class _Selected(NamedTuple):
+    """The selected action and its image under the curvature, for the update that follows."""
 
-    Scores within `tolerance` times the largest absolute score of the best one are ties. The
-    margin is the smallest distance of any other score from that boundary, on the same scale: if
-    all scores are computed to an accuracy below a quarter of the margin, on that scale, the choice
-    does not depend on roundoff. It is the tolerance where actions tie exactly, and infinite for a single
-    action.
-
-    Parameters
-    ----------
-    scores : (n,) array
-        One score per action.
-    tolerance : float
-        Relative tolerance of a tie.
-
-    Returns
-    -------
-    Choice
-
-    Raises
-    ------
-    ArithmeticError
-        If a score is not finite, which takes actions or parameters that double precision cannot
-        carry.
-
-    Notes
-    -----
-    The paper leaves ties open. In round 1 all actions of the same norm tie exactly, and a plain
-    argmax there is decided by the last bit.
-
-    Examples
-    --------
-    >>> choose(np.array([1.0, 1.0 + 1e-15, 0.5])).action
-    0
-    """
-    if not np.isfinite(scores).all():
-        raise ArithmeticError(f"scores must be finite, got {scores[~np.isfinite(scores)][0]}: overflow")
-    scale = float(np.abs(scores).max()) or 1.0
-    gaps = (scores.max() - scores) / scale
-    action = int(np.flatnonzero(gaps <= tolerance)[0])
-    others = np.delete(gaps, gaps.argmin())
-    return Choice(action, float(np.abs(others - tolerance).min(initial=np.inf)))
+    action: Array
+    image: Array
 
 
 class OptimisticPolicy:
@@ -141,6 +101,8 @@ class OptimisticPolicy:
         Decision margin of the last `select`.
     smallest_margin : float
         The smallest margin of all rounds that were updated after a `select`.
+    evaluated : int
+        Number of actions that the last `select` scored exactly; bounds decided about the others.
 
     Raises
     ------
@@ -185,6 +147,8 @@ class OptimisticPolicy:
         self.rounds = 0
         self.margin = np.inf
         self.smallest_margin = np.inf
+        self.evaluated = 0
+        self._selected: _Selected | None = None
         self._logit_movement = 0.0
         self._hessian_movement = 0.0
 
@@ -228,7 +192,7 @@ class OptimisticPolicy:
         }
 
     def scores(self, actions: ArrayLike) -> Array:
-        """Optimistic scores of the actions.
+        """Optimistic scores of all the actions.
 
         Parameters
         ----------
@@ -245,23 +209,13 @@ class OptimisticPolicy:
         ValueError
             If the actions have the wrong shape or are not finite.
         """
-        actions = as_actions(actions, self.curvature.n_features)
-        logits = actions @ self.parameter.T
-        beta = self.beta
-        if beta == 0.0 and self.curvature.n_outcomes > 1:
-            return expected_reward(outcome_probabilities(logits), self.rewards)
-        blocks = self.curvature.inverse_blocks(actions)
-        if self.curvature.n_outcomes == 1:
-            return np.asarray(logits[:, 0] + np.sqrt(beta * np.maximum(blocks[:, 0, 0], 0.0)))
-        probabilities = outcome_probabilities(logits)
-        slopes = jacobian(probabilities) @ self.rewards
-        first = np.einsum("ni,nij,nj->n", slopes, blocks, slopes)
-        second = np.linalg.eigvalsh(blocks)[:, -1]
-        bonus = np.sqrt(beta * np.maximum(first, 0.0)) + 0.5 * self.rewards.sum() * beta * second
-        return np.asarray(expected_reward(probabilities, self.rewards) + bonus)
+        estimate = self._estimate(as_actions(actions, self.curvature.n_features))
+        if self.beta == 0.0:
+            return estimate.value
+        return estimate.value + self._bonus(estimate, self.curvature.inverse_blocks(estimate.actions))
 
     def select(self, actions: ArrayLike) -> int:
-        """Index of the action with the best optimistic score; ties go to the lowest index.
+        r"""Index of the action with the best optimistic score; ties go to the lowest index.
 
         Parameters
         ----------
@@ -276,8 +230,19 @@ class OptimisticPolicy:
         ------
         ValueError
             If the actions have the wrong shape or are not finite.
+        ArithmeticError
+            If a score overflows or a factorisation fails; the message names the round.
+
+        Notes
+        -----
+        Since :math:`Z \succeq \lambda I`, the bonus is at most that of
+        :math:`A(x) = \|x\|^2 I/\lambda`, and at least 0. Actions are scored exactly in the order of
+        that upper bound, until no other one can change the choice, its margin or the scale of the
+        tie rule: the result is that of scoring them all. `evaluated` counts those scored.
         """
-        choice = choose(self.scores(actions), self.tie_tolerance)
+        actions = as_actions(actions, self.curvature.n_features)
+        with self._round_named():
+            choice, self.evaluated, self._selected = self._best(self._estimate(actions))
         self.margin = choice.margin
         return choice.action
 
@@ -295,29 +260,24 @@ class OptimisticPolicy:
         ------
         ValueError
             If the action has the wrong shape or is not finite, or the outcome is out of range.
-            The policy is as before, as it is after any other exception.
+        ArithmeticError
+            If double precision cannot carry the regularization, or a factorisation fails; the
+            message names the round. After any exception the policy is as before.
+
+        Notes
+        -----
+        The image of the action is known from `select` if it is the action that was selected.
         """
         action = as_vector("action", action, self.curvature.n_features)
         outcome = as_outcome(outcome, self.curvature.n_outcomes)
-        probabilities = outcome_probabilities(self.parameter @ action)
-        frame = self.curvature.frame(action)
-        parameter = self.curvature.newton_step(
-            frame,
-            self.parameter,
-            loss_residual(probabilities, outcome),
-            jacobian_factor(probabilities),
-            self.step_size,
-            self.norm_bound,
-        )
-        logits = parameter @ action
-        moved = self._movement(parameter - self.parameter, action)
-        self.curvature.add(frame, jacobian_factor(outcome_probabilities(logits)))
-
+        with self._round_named():
+            parameter, moved = self._learn(action, outcome)
         self.parameter = parameter
         self._logit_movement += moved[0]
         self._hessian_movement += moved[1]
         self.rounds += 1
         self.smallest_margin = min(self.smallest_margin, self.margin)
+        self._selected = None
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on, as a flat dictionary of arrays, numbers and strings.
@@ -326,20 +286,25 @@ class OptimisticPolicy:
         pickle, by `from_state(numpy.load(path))`.
         """
         curvature = {f"curvature.{k}": v for k, v in self.curvature.state_dict().items()}
-        return curvature | {
-            "curvature": type(self.curvature).__name__,
-            "radius": json.dumps(self.radius.describe()),
-            "rewards": self.rewards.copy(),
-            "step_size": self.step_size,
-            "norm_bound": self.norm_bound,
-            "tie_tolerance": self.tie_tolerance,
-            "parameter": self.parameter.copy(),
-            "rounds": self.rounds,
-            "margin": self.margin,
-            "smallest_margin": self.smallest_margin,
-            "logit_movement": self._logit_movement,
-            "hessian_movement": self._hessian_movement,
-        }
+        selected = {} if self._selected is None else self._selected._asdict()
+        return (
+            curvature
+            | {f"selected.{k}": v.copy() for k, v in selected.items()}
+            | {
+                "curvature": type(self.curvature).__name__,
+                "radius": json.dumps(self.radius.describe()),
+                "rewards": self.rewards.copy(),
+                "step_size": self.step_size,
+                "norm_bound": self.norm_bound,
+                "tie_tolerance": self.tie_tolerance,
+                "parameter": self.parameter.copy(),
+                "rounds": self.rounds,
+                "margin": self.margin,
+                "smallest_margin": self.smallest_margin,
+                "logit_movement": self._logit_movement,
+                "hessian_movement": self._hessian_movement,
+            }
+        )
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> OptimisticPolicy:
@@ -372,13 +337,132 @@ class OptimisticPolicy:
         policy.smallest_margin = as_margin("smallest_margin", take(state, "smallest_margin"))
         policy._logit_movement = as_non_negative("logit_movement", take(state, "logit_movement"))
         policy._hessian_movement = as_non_negative("hessian_movement", take(state, "hessian_movement"))
+        if "selected.action" in state:
+            action = as_vector("selected.action", state["selected.action"], curvature.n_features)
+            image = as_finite("selected.image", take(state, "selected.image"))
+            expected = policy.curvature.images(action[None])[0].shape
+            if image.shape != expected:
+                raise ValueError(f"selected.image must have shape {expected}, got {image.shape}")
+            policy._selected = _Selected(action.copy(), image.copy())
         return policy
 
-    def _movement(self, step: Array, action: Array) -> tuple[float, float]:
-        if not self.radius.needs_movement:
-            return 0.0, 0.0
-        logits = step @ action
-        return float(logits @ logits), self.curvature.quadratic(step)
+    def _estimate(self, actions: Array) -> _Estimate:
+        """Scores without the bonus, and what the bonus depends on besides A(x)."""
+        logits = actions @ self.parameter.T
+        if self.curvature.n_outcomes == 1:
+            return _Estimate(actions, logits[:, 0], np.ones_like(logits))
+        probabilities = outcome_probabilities(logits)
+        slopes = jacobian(probabilities) @ self.rewards
+        return _Estimate(actions, expected_reward(probabilities, self.rewards), slopes)
+
+    def _bonus(self, estimate: _Estimate, blocks: Array) -> Array:
+        """The optimistic bonus from the (n, K, K) blocks A(x)."""
+        beta = self.beta
+        if self.curvature.n_outcomes == 1:
+            return np.asarray(np.sqrt(beta * np.maximum(blocks[:, 0, 0], 0.0)))
+        first = np.einsum("ni,nij,nj->n", estimate.slopes, blocks, estimate.slopes)
+        second = np.linalg.eigvalsh(blocks)[:, -1]
+        return np.asarray(np.sqrt(beta * np.maximum(first, 0.0)) + 0.5 * self.rewards.sum() * beta * second)
+
+    def _largest_bonus(self, estimate: _Estimate) -> Array:
+        r"""The bonus for :math:`A(x) = \|x\|^2 I / \lambda`, which bounds that of every curvature."""
+        beta = self.beta
+        squares = np.einsum("nd,nd->n", estimate.actions, estimate.actions) / self.curvature.regularization
+        first = np.sqrt(beta * squares * np.einsum("ni,ni->n", estimate.slopes, estimate.slopes))
+        if self.curvature.n_outcomes == 1:
+            return np.asarray(first)
+        return np.asarray(first + 0.5 * self.rewards.sum() * beta * squares)
+
+    def _best(self, estimate: _Estimate) -> tuple[Choice, int, _Selected | None]:
+        """The choice among all actions, how many were scored, and what is known of the chosen one."""
+        if self.beta == 0.0:
+            return choose(estimate.value, self.tie_tolerance), 0, None
+        images: dict[int, Array] = {}
+
+        def score(index: NDArray[np.intp]) -> Array:
+            part = _Estimate(*(array[index] for array in estimate))
+            image = self.curvature.images(part.actions)
+            images.update(zip(index.tolist(), image, strict=True))
+            return part.value + self._bonus(part, self.curvature.inverse_blocks(part.actions, image))
+
+        upper = estimate.value + self._largest_bonus(estimate)
+        batch_size = max(2, _CHEAP // (self.curvature.image_cost + 1))
+        choice, scored = choose_pruned(estimate.value, upper, score, self.tie_tolerance, batch_size)
+        selected = _Selected(estimate.actions[choice.action].copy(), images[choice.action].copy())
+        return choice, scored, selected
+
+    @contextmanager
+    def _round_named(self) -> Iterator[None]:
+        """Name the round in whatever arithmetic failure ends it."""
+        try:
+            yield
+        except (ArithmeticError, LinAlgError) as error:
+            raise ArithmeticError(f"round {self.rounds + 1}: {error}") from error
+
+    def _learn(self, action: Array, outcome: int) -> tuple[Array, tuple[float, float]]:
+        """The new parameter and its movement; the curvature has the new Hessian when this returns."""
+        probabilities = outcome_probabilities(self.parameter @ action)
+        residual, factor = loss_residual(probabilities, outcome), jacobian_factor(probabilities)
+        frame = self.curvature.frame(action, self._image_of(action))
+        parameter, multiplier = self.curvature.newton_step(
+            frame, self.parameter, residual, factor, self.step_size, self.norm_bound
+        )
+        moved = 0.0, 0.0
+        if self.radius.needs_movement:
+            moved = movement(self.parameter, parameter, action, residual, factor, self.step_size, multiplier)
+        self.curvature.add(frame, jacobian_factor(outcome_probabilities(parameter @ action)))
+        return parameter, moved
+
+    def _image_of(self, action: Array) -> Array | None:
+        selected = self._selected
+        known = selected is not None and np.array_equal(selected.action, action)
+        return selected.image if known and selected is not None else None
+
+
+def movement(
+    old: Array,
+    new: Array,
+    action: Array,
+    residual: Array,
+    factor: Array,
+    step_size: float,
+    multiplier: float,
+) -> tuple[float, float]:
+    r"""The two lengths of a projected Newton step that the theorem's radius adds up.
+
+    .. math:: \|\Delta x\|_2^2, \qquad
+              \|\Delta\|_Z^2 = -\eta\, u^\top \Delta x - \nu \langle W_{+}, \Delta\rangle
+              - \eta \|F^\top \Delta x\|_2^2, \qquad \Delta = W_{+} - W
+
+    Parameters
+    ----------
+    old, new : (K, d) array
+        W and :math:`W_{+}`.
+    action : (d,) array
+        x.
+    residual : (K,) array
+        u.
+    factor : (K, K) array
+        F.
+    step_size, multiplier : float
+        :math:`\eta` and the multiplier :math:`\nu` of the projection.
+
+    Returns
+    -------
+    logit_movement, hessian_movement : float
+
+    Notes
+    -----
+    Paper: the last terms of `eq:cr-beta`. The step satisfies
+    :math:`\tilde Z\Delta = -\eta (u \otimes x) - \nu W_{+}`, so neither Z nor a product with it is
+    needed. The three terms cancel if :math:`W'` is very far outside the ball.
+    """
+    step = new - old
+    logits = step @ action
+    seen = factor.T @ logits
+    pull = multiplier * float(np.vdot(new, step))
+    hessian = -step_size * float(residual @ logits) - pull - step_size * float(seen @ seen)
+    return float(logits @ logits), max(hessian, 0.0)
 
 
 class RandomPolicy:
@@ -426,6 +510,7 @@ def eofd(
     step_size: float,
     norm_bound: float,
     radius: Radius,
+    buffer: int = 1,
 ) -> OptimisticPolicy:
     """EOFD-MLogB: the optimistic policy over a Frequent Directions sketch of at most m directions.
 
@@ -441,13 +526,15 @@ def eofd(
         Lambda, eta and S, all positive.
     radius : Radius
         The rule for beta.
+    buffer : int
+        Rounds between two shrinks of the sketch; 1 is the paper's algorithm.
 
     Returns
     -------
     OptimisticPolicy
     """
     rewards = as_rewards(rewards)
-    sketch = FrequentDirections(rewards.size, n_features, regularization, sketch_size)
+    sketch = FrequentDirections(rewards.size, n_features, regularization, sketch_size, buffer)
     return OptimisticPolicy(sketch, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
 
 

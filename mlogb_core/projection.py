@@ -1,16 +1,18 @@
 r"""Projection onto the ball in the norm of the accumulated Hessian, by its dual root.
 
 The projection of :math:`w'` is :math:`w(\nu) = (\tilde Z + \nu I)^{-1}\tilde Z w'` with the
-multiplier :math:`\nu \ge 0` at which :math:`\|w(\nu)\| = S`. The solver sees the matrix only
-through its resolvent :math:`v \mapsto (\tilde Z + \nu I)^{-1} v`, so that one root search serves
-the dense matrix and the sketch.
+multiplier :math:`\nu \ge 0` at which :math:`\|w(\nu)\| = S`. The root search sees the matrix only
+through its resolvent :math:`v \mapsto (\tilde Z + \nu I)^{-1} v`, so that one serves the sketch and,
+in a Krylov space of its inverse, the full matrix.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
+from scipy.linalg import eigh_tridiagonal
 
 from mlogb_core._validation import Array
 
@@ -97,3 +99,83 @@ def project_onto_ball(
         f"the projection onto the ball of radius {norm_bound} did not settle in {_MAX_STEPS} steps "
         f"(multiplier {multiplier}, length {length})"
     )
+
+
+def project_by_lanczos(
+    apply_inverse: Callable[[Array], Array], point: Array, norm_bound: float
+) -> tuple[Array, float]:
+    r"""Project onto the ball of radius S in the norm of a matrix of which only the inverse is at hand.
+
+    With :math:`\tilde P = \tilde Z^{-1}`, :math:`w(\nu) = (I + \nu\tilde P)^{-1} w'`. One Krylov
+    space of :math:`\tilde P` from :math:`w'` serves every :math:`\nu`: Lanczos' method gives an
+    orthonormal basis of it and a tridiagonal matrix, in whose eigenvectors `project_onto_ball`
+    finds the root.
+
+    Parameters
+    ----------
+    apply_inverse : callable
+        :math:`v \mapsto \tilde Z^{-1} v`.
+    point : (n,) array
+        The point :math:`w'`.
+    norm_bound : float
+        The radius S > 0.
+
+    Returns
+    -------
+    projection : (n,) array
+    multiplier : float
+
+    Raises
+    ------
+    ArithmeticError
+        If the inverse is not positive definite to working accuracy.
+
+    Notes
+    -----
+    The basis is orthogonalised in full, twice, so that at most n steps are needed in floating
+    point too. It grows until the residual of :math:`(I + \nu\tilde P)w = w'` bounds the error of w
+    by roundoff; with :math:`\lambda` not far below the largest eigenvalue that takes some ten
+    steps, and the number grows like the square root of their ratio.
+    """
+    length = float(np.linalg.norm(point))
+    if length <= norm_bound:
+        return point, 0.0
+    basis = np.empty((min(16, point.size), point.size))
+    basis[0] = point / length
+    diagonal: list[float] = []
+    off_diagonal: list[float] = []
+    check = 4
+    for size in range(1, point.size + 1):
+        vector = apply_inverse(basis[size - 1])
+        diagonal.append(float(vector @ basis[size - 1]))
+        for _ in range(2):
+            vector -= (basis[:size] @ vector) @ basis[:size]
+        rest = float(np.linalg.norm(vector))
+        complete = size == point.size or rest <= _ROUNDOFF * diagonal[0]
+        if complete or size == check:
+            small, multiplier, smallest = _project_tridiagonal(diagonal, off_diagonal, length, norm_bound)
+            error = multiplier * rest * abs(small[-1]) / (1.0 + multiplier * smallest)
+            if complete or error <= _ROUNDOFF * norm_bound:
+                return small @ basis[:size], multiplier
+            check += 1 + check // 3
+        if size == len(basis):
+            basis = np.vstack((basis, np.empty((min(size, point.size - size), point.size))))
+        basis[size] = vector / rest
+        off_diagonal.append(rest)
+    raise AssertionError("unreachable: the last step is complete")
+
+
+def _project_tridiagonal(
+    diagonal: list[float], off_diagonal: list[float], length: float, norm_bound: float
+) -> tuple[Array, float, float]:
+    r"""Coordinates of :math:`w(\nu)` in the Krylov basis, the multiplier, the smallest Ritz value."""
+    ritz, vectors = eigh_tridiagonal(np.array(diagonal), np.array(off_diagonal), check_finite=False)
+    if not ritz[0] > 0.0:
+        raise ArithmeticError(f"the inverse curvature has the eigenvalue {ritz[0]:.3g}: it must be positive")
+    point = length * vectors[0]
+
+    def resolvent_at(multiplier: float) -> Resolvent:
+        return lambda vector: vector * ritz / (1.0 + multiplier * ritz)
+
+    projected, multiplier = project_onto_ball(resolvent_at, point, point / ritz, norm_bound)
+    return np.asarray(vectors @ projected), multiplier, float(ritz[0])

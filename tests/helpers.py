@@ -1,7 +1,8 @@
 """Independent dense computations, streams of actions and deep comparison of states for the tests.
 
-Nothing here calls the functions under test or the library's own oracle: the formulas are written
-again from the paper, in Decimal where accuracy is the question and with dense matrices elsewhere.
+No computation here calls the functions under test or the library's own oracle: the formulas are
+written again from the paper, in Decimal where accuracy is the question and with dense matrices
+elsewhere. The last three functions only drive a policy.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ STREAMS = (
 
 
 def exact_probabilities(logits, digits=60):
-    """Probabilities of the outcomes 0..K as Decimals, from float64 logits."""
+    """Probabilities of the outcomes 0..K as Decimals, from float64 or Decimal logits."""
     with localcontext() as context:
         context.prec = digits
-        weights = [Decimal(1)] + [Decimal(float(z)).exp() for z in logits]
+        weights = [Decimal(1)] + [(z if isinstance(z, Decimal) else Decimal(float(z))).exp() for z in logits]
         total = sum(weights)
         return [w / total for w in weights]
 
@@ -50,6 +51,13 @@ def fifth_order(function, point, h=1e-3):
 def softmax(logits):
     """Probabilities of the outcomes 0..K by the textbook formula (moderate logits only)."""
     weights = np.exp(np.concatenate(([0.0], logits)))
+    return weights / weights.sum()
+
+
+def shifted_softmax(logits):
+    """Probabilities of the outcomes 0..K for logits of any size."""
+    padded = np.concatenate(([0.0], logits))
+    weights = np.exp(padded - padded.max())
     return weights / weights.sum()
 
 
@@ -144,3 +152,95 @@ def assert_same_state(left, right, ignore=()):
         assert a.dtype == b.dtype, key
         assert a.shape == b.shape, key
         assert a.tobytes() == b.tobytes(), key
+
+
+def exact(array):
+    """The float64 numbers as Decimals, without rounding."""
+    return np.vectorize(lambda number: Decimal(float(number)), otypes=[object])(np.asarray(array))
+
+
+def exact_hessian(W, x, digits=60):
+    """The loss Hessian at W: the link's Jacobian kron xx', in Decimal."""
+    with localcontext() as context:
+        context.prec = digits
+        p = np.array(exact_probabilities(exact(W) @ exact(x), digits)[1:], dtype=object)
+        return np.kron(np.diag(p) - np.outer(p, p), np.outer(exact(x), exact(x)))
+
+
+def exact_solve(matrix, vector):
+    """Solution with a positive definite Decimal matrix, by elimination, at the context's precision."""
+    A, b = matrix.copy(), vector.copy()
+    for i in range(len(b)):
+        weights = A[i + 1 :, i] / A[i, i]
+        A[i + 1 :, i:] -= np.outer(weights, A[i, i:])
+        b[i + 1 :] -= weights * b[i]
+    for i in reversed(range(len(b))):
+        b[i] = (b[i] - A[i, i + 1 :] @ b[i + 1 :]) / A[i, i]
+    return b
+
+
+def exact_step(Z, W, x, outcome, step_size, norm_bound, digits=60):
+    """The proximal Newton step from a Decimal Z, and how far outside the ball it ended before projection.
+
+    The second number is |W'|/S; the projection is needed where it is above 1.
+    """
+    with localcontext() as context:
+        context.prec = digits
+        S, eta = Decimal(float(norm_bound)), Decimal(float(step_size))
+        p = np.array(exact_probabilities(exact(W) @ exact(x), digits), dtype=object)
+        residual = p[1:] - exact(np.eye(len(p))[outcome, 1:])
+        tilde = Z + eta * exact_hessian(W, x, digits)
+        point = exact(W).ravel() - eta * exact_solve(tilde, np.kron(residual, exact(x)))
+        length = (point @ point).sqrt()
+        excess = float(length / S)
+        image, nu, projected = tilde @ point, Decimal(0), point
+        while length > S:
+            shifted = tilde + nu * exact(np.eye(len(point)))
+            projected = exact_solve(shifted, image)
+            length = (projected @ projected).sqrt()
+            step = (length / S - 1) * length**2 / (projected @ exact_solve(shifted, projected))
+            if step <= nu.scaleb(-digits // 2):
+                break
+            nu += step
+        return projected.astype(np.float64).reshape(np.shape(W)), excess
+
+
+def exact_low_rank(curvature, digits=60):
+    """lambda I + B'CB of a sketch in Decimal: no rounding between the small and the large eigenvalues."""
+    with localcontext() as context:
+        context.prec = digits
+        B, C = exact(curvature.basis), exact(curvature.core)
+        ridge = exact(curvature.regularization * np.eye(curvature.n_outcomes * curvature.n_features))
+        return ridge + B.T @ C @ B if len(B) else ridge
+
+
+def random_rounds(policy, rounds, seed, selected=None):
+    """Rounds on generic actions with outcomes from no model; the actions chosen.
+
+    The actions are integers over a power of two, so that no kernel rounds them differently. With
+    `selected` the first round's action is chosen already, and only the update is to be done.
+    """
+    rng = np.random.default_rng(seed)
+    chosen = []
+    for _ in range(rounds):
+        actions, outcomes = random_round(policy, rng)
+        chosen.append(policy.select(actions) if selected is None else selected)
+        policy.update(actions[chosen[-1]], int(outcomes[chosen[-1]]))
+        selected = None
+    return chosen
+
+
+def random_round(policy, rng):
+    """Five generic actions and the outcome that each of them would have."""
+    K, d = policy.parameter.shape
+    return rng.integers(-512, 513, size=(5, d)) / 512.0, rng.integers(K + 1, size=5)
+
+
+def resume(path, rounds, seed, selected):
+    """Go on from a state on disk, for a new process: prints the actions and the bytes of W."""
+    from mlogb_core import OptimisticPolicy
+
+    with np.load(path) as state:
+        policy = OptimisticPolicy.from_state(state)
+    print(*random_rounds(policy, rounds, seed, selected))
+    print(policy.parameter.tobytes().hex())

@@ -20,8 +20,10 @@ from helpers import (
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from mlogb_core import _linalg
 from mlogb_core.curvature import DenseCurvature, FrequentDirections, NoCurvature, frequent_directions
 from mlogb_core.link import jacobian_factor, outcome_probabilities
+from mlogb_core.policies import movement
 
 RIDGES = [1e-2, 1.0, 50.0]
 
@@ -60,6 +62,14 @@ def feed(curvature, pairs):
     for x, z in pairs:
         curvature.add(curvature.frame(x), jacobian_factor(softmax(z)))
     return curvature
+
+
+def full_hessian(case, pairs):
+    """lambda I plus every Hessian of the stream, entry by entry."""
+    full = case.lam * np.eye(case.K * case.d)
+    for x, z in pairs:
+        full += np.kron(link_jacobian(z), np.outer(x, x))
+    return full
 
 
 def size_of(matrix):
@@ -133,7 +143,7 @@ def test_the_basis_stays_orthonormal_over_many_rounds(K, d, m, kind):
     for x, z in stream(case, rounds=600):
         feed(sketch, [(x, z)])
         assert_sound(sketch, case)
-    full = feed(DenseCurvature(K, d, 1.0), stream(case, rounds=600)).dense()
+    full = full_hessian(case, stream(case, rounds=600))
     gap = np.linalg.eigvalsh(full - sketch.dense())
     assert gap[0] >= -1e-12 * size_of(full)
     assert gap[-1] <= sketch.shrinkage + 1e-12 * size_of(full)
@@ -142,12 +152,12 @@ def test_the_basis_stays_orthonormal_over_many_rounds(K, d, m, kind):
 @given(cases())
 def test_a_sketch_as_large_as_the_matrix_is_exact(case):
     size = case.K * case.d
-    full = feed(DenseCurvature(case.K, case.d, case.lam), stream(case, rounds=40))
+    full = full_hessian(case, stream(case, rounds=40))
     for m in (size, size + 1, 10 * size):
         sketch = feed(FrequentDirections(case.K, case.d, case.lam, m), stream(case, rounds=40))
         assert sketch.shrinkage == 0.0
         assert sketch.rank_bound == size
-        np.testing.assert_allclose(sketch.dense(), full.dense(), rtol=0, atol=1e-12 * size_of(full.dense()))
+        np.testing.assert_allclose(sketch.dense(), full, rtol=0, atol=1e-12 * size_of(full))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -195,7 +205,7 @@ kinds = st.sampled_from(["dense", "sketch", "none"])
 
 
 @given(kinds, cases())
-def test_inverse_blocks_quadratic_and_spectrum_match_the_dense_matrix(name, case):
+def test_inverse_blocks_and_spectrum_match_the_dense_matrix(name, case):
     curvature = feed(build(name, case), stream(case, rounds=15))
     Z = curvature.dense()
     np.testing.assert_allclose(Z, Z.T, rtol=0, atol=10 * EPS * size_of(Z))
@@ -208,15 +218,13 @@ def test_inverse_blocks_quadratic_and_spectrum_match_the_dense_matrix(name, case
     tolerance = 20 * EPS * condition * (actions**2).sum(axis=1).max() / case.lam
     np.testing.assert_allclose(blocks, dense_blocks(Z, actions, case.K), rtol=0, atol=tolerance)
 
-    D = rng.standard_normal((case.K, case.d))
-    truth = D.ravel() @ Z @ D.ravel()
-    assert curvature.quadratic(D) == pytest.approx(truth, rel=1e-13)
-
     values = np.linalg.eigvalsh(Z)[::-1] - case.lam
     spectrum = curvature.spectrum()
     assert (spectrum >= 0.0).all()
     padded = np.pad(spectrum, (0, values.size - spectrum.size))
-    np.testing.assert_allclose(padded, values, rtol=0, atol=50 * EPS * size_of(Z))
+    lost = condition if name == "dense" else 1.0  # it holds the inverse
+    np.testing.assert_allclose(padded, values, rtol=0, atol=50 * EPS * size_of(Z) * lost)
+    np.testing.assert_array_equal(blocks, curvature.inverse_blocks(actions, curvature.images(actions)))
 
 
 @given(
@@ -240,13 +248,23 @@ def test_newton_step_matches_a_dense_computation(name, case, step_size, S):
     for x, z in pairs[8:]:  # two actions that the curvature has met and two that are new
         p = softmax(z)
         residual = p[1:] - np.eye(case.K + 1)[rng.integers(case.K + 1)][1:]
-        found = curvature.newton_step(curvature.frame(x), W, residual, jacobian_factor(p), step_size, S)
+        factor = jacobian_factor(p)
+        found, multiplier = curvature.newton_step(curvature.frame(x), W, residual, factor, step_size, S)
+        assert (multiplier > 0.0) == (np.linalg.norm(found) > S * (1 - 1e-9)) or multiplier < 1e-6 * case.lam
         J = link_jacobian(z)
         expected, projected = dense_newton_step(Z, W, residual, J, x, step_size, S)
         condition = (size_of(Z) + step_size * (x @ x)) / case.lam
         length = S if projected else max(np.linalg.norm(W), step_size * np.linalg.norm(x) / case.lam)
         np.testing.assert_allclose(found, expected, rtol=0, atol=100 * EPS * condition * length)
         assert np.linalg.norm(found) <= S * (1 + 20 * EPS)
+        logits, length_in_z = movement(W, found, x, residual, factor, step_size, multiplier)
+        step = found - W
+        truth = step.ravel() @ Z @ step.ravel()
+        assert logits == pytest.approx(np.sum((step @ x) ** 2), rel=1e-12)
+        # W+ is rounded to its own length, and the terms of the identity to theirs.
+        scale = step_size * np.linalg.norm(x) * np.linalg.norm(residual)
+        scale += (multiplier + size_of(Z)) * np.linalg.norm(found)
+        assert abs(length_in_z - truth) <= 100 * EPS * condition * (scale * np.linalg.norm(step) + truth)
         np.testing.assert_array_equal(curvature.dense(), Z)
 
 
@@ -254,10 +272,9 @@ def test_newton_step_matches_a_dense_computation(name, case, step_size, S):
 def test_add_accumulates_the_hessians(name, case):
     pairs = stream(case, rounds=20)
     curvature = feed(build(name, case._replace(m=case.K * case.d)), pairs)
-    full = case.lam * np.eye(case.K * case.d)
-    for x, z in pairs if name != "none" else []:
-        full += np.kron(link_jacobian(z), np.outer(x, x))
-    np.testing.assert_allclose(curvature.dense(), full, rtol=0, atol=1e-13 * size_of(full))
+    full = full_hessian(case, pairs if name != "none" else [])
+    lost = size_of(full) / case.lam if name == "dense" else 1.0  # it holds the inverse
+    np.testing.assert_allclose(curvature.dense(), full, rtol=0, atol=1e-13 * size_of(full) * lost)
     assert curvature.shrinkage == 0.0
     assert curvature.rank_bound == (0 if name == "none" else case.K * case.d)
 
@@ -290,7 +307,7 @@ def test_a_failed_shrink_leaves_the_sketch_as_it_was(monkeypatch):
     def fail(*args, **kwargs):
         raise np.linalg.LinAlgError("did not converge")
 
-    for name in ("eigh", "_deflate"):
+    for name in ("smallest_eigenpairs", "_block_reflector", "_reflected"):
         with monkeypatch.context() as patch:
             patch.setattr(frequent_directions, name, fail)
             with pytest.raises(np.linalg.LinAlgError):
@@ -348,13 +365,14 @@ def test_many_outcomes_in_a_small_sketch(K, d, m, seed):
     """LAPACK's driver for a few eigenpairs does not converge on such cores, depending on the kernel."""
     rng = np.random.default_rng(seed)
     sketch = FrequentDirections(K, d, 1.0, m)
-    exact = DenseCurvature(K, d, 1.0)
+    exact = np.eye(K * d)
     for _ in range(60):
         x = rng.standard_normal(d)
-        factor = jacobian_factor(outcome_probabilities(rng.standard_normal(K)))
-        for curvature in (sketch, exact):
-            curvature.add(curvature.frame(x / np.linalg.norm(x)), factor)
-    gap = np.linalg.eigvalsh(exact.dense() - sketch.dense())
+        x /= np.linalg.norm(x)
+        z = rng.standard_normal(K)
+        sketch.add(sketch.frame(x), jacobian_factor(outcome_probabilities(z)))
+        exact += np.kron(link_jacobian(z), np.outer(x, x))
+    gap = np.linalg.eigvalsh(exact - sketch.dense())
     assert gap[0] > -1e-11
     assert gap[-1] <= sketch.shrinkage + 1e-11
 
@@ -365,17 +383,16 @@ def test_the_shrink_survives_a_driver_that_does_not_converge(monkeypatch):
     sketches = [FrequentDirections(2, 6, 1.0, 4) for _ in range(2)]
     for x, p in stream:
         sketches[0].add(sketches[0].frame(x), jacobian_factor(p))
-    eigh, calls = frequent_directions.eigh, []
+    dsyevr, calls = _linalg.dsyevr, []
 
-    def stubborn(matrix, **options):
+    def stubborn(*args, **options):
         calls.append(options)
-        if "subset_by_index" in options:
-            raise np.linalg.LinAlgError("Internal Error.")
-        return eigh(matrix, **options)
+        *results, info = dsyevr(*args, **options)
+        return *results, info + 1
 
-    monkeypatch.setattr(frequent_directions, "eigh", stubborn)
+    monkeypatch.setattr(_linalg, "dsyevr", stubborn)
     for x, p in stream:
         sketches[1].add(sketches[1].frame(x), jacobian_factor(p))
-    assert {"driver": "evd", "check_finite": False} in calls
+    assert calls
     np.testing.assert_allclose(sketches[1].dense(), sketches[0].dense(), rtol=1e-12, atol=1e-12)
     assert sketches[1].shrinkage == pytest.approx(sketches[0].shrinkage, rel=1e-12)

@@ -3,17 +3,37 @@ r"""What a policy asks of the accumulated Hessian, whatever represents it.
 A curvature stands for a positive definite matrix :math:`Z` of size Kd x Kd, starting from
 :math:`\lambda I`. A policy never sees the matrix. It asks for the K x K blocks
 :math:`A(x) = (I \otimes x)^\top Z^{-1} (I \otimes x)` of its actions, which carry both norms of
-the optimistic bonus, and for the proximal Newton step; then it adds the new Hessian. The last two
-concern one action, and what they share about it is a *frame*, computed once a round.
+the optimistic bonus, and for the proximal Newton step; then it adds the new Hessian.
+
+What is expensive is computed once. The *image* of an action is the product of the representation
+with :math:`I \otimes x`: the block is read off it, and the step reuses it. The *frame* of the
+action that was played is what step and addition share.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
 
 from mlogb_core._validation import Array
 
 Frame = TypeVar("Frame")
+
+
+class Step(NamedTuple):
+    r"""A projected Newton step.
+
+    Attributes
+    ----------
+    parameter : (K, d) array
+        :math:`W_{+}`.
+    multiplier : float
+        The dual variable :math:`\nu \ge 0` of the projection, 0 if :math:`W'` lies in the ball.
+    """
+
+    parameter: Array
+    multiplier: float
 
 
 class Curvature(Protocol[Frame]):
@@ -24,12 +44,14 @@ class Curvature(Protocol[Frame]):
     n_outcomes, n_features : int
         K and d.
     regularization : float
-        :math:`\lambda > 0`.
+        :math:`\lambda > 0`; no eigenvalue of Z is smaller.
     shrinkage : float
         :math:`\rho \ge 0`, the accumulated sketching error: :math:`Z \preceq H \preceq Z + \rho I`
         for the full Hessian H of the same stream. 0 for an exact representation.
     rank_bound : int
         The largest rank that :math:`Z - \lambda I` can have: m in the theorem's radius.
+    image_cost : int
+        Multiplications that the image of one action takes.
     """
 
     n_outcomes: int
@@ -38,11 +60,18 @@ class Curvature(Protocol[Frame]):
     shrinkage: float
     rank_bound: int
 
-    def inverse_blocks(self, actions: Array) -> Array:
+    @property
+    def image_cost(self) -> int:
+        """Multiplications that the image of one action takes."""
+
+    def images(self, actions: Array) -> Array:
+        r"""Products of the representation with :math:`I \otimes x`, (n, K, .), for (n, d) actions."""
+
+    def inverse_blocks(self, actions: Array, images: Array | None = None) -> Array:
         r"""The (n, K, K) blocks :math:`A(x) = (I \otimes x)^\top Z^{-1} (I \otimes x)`."""
 
-    def frame(self, action: Array) -> Frame:
-        """What `newton_step` and `add` need to know about one action."""
+    def frame(self, action: Array, image: Array | None = None) -> Frame:
+        """What `newton_step` and `add` need to know about one action, from its image if given."""
 
     def newton_step(
         self,
@@ -52,7 +81,7 @@ class Curvature(Protocol[Frame]):
         factor: Array,
         step_size: float,
         norm_bound: float,
-    ) -> Array:
+    ) -> Step:
         r"""The proximal Newton step, projected onto the ball of radius S.
 
         .. math:: W' = W - \eta \tilde Z^{-1} (u \otimes x), \qquad
@@ -74,15 +103,12 @@ class Curvature(Protocol[Frame]):
 
         Returns
         -------
-        (K, d) array
-            :math:`W_{+}`.
+        Step
+            :math:`W_{+}` and the multiplier.
         """
 
     def add(self, frame: Frame, factor: Array) -> None:
         r"""Add :math:`F F^\top \otimes x x^\top` to Z; on an exception Z is as before."""
-
-    def quadratic(self, direction: Array) -> float:
-        r""":math:`\|\Delta\|_Z^2` of a (K, d) direction."""
 
     def spectrum(self) -> Array:
         r"""Eigenvalues of :math:`Z - \lambda I`, decreasing, without those that are zero by rank."""
@@ -92,3 +118,61 @@ class Curvature(Protocol[Frame]):
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on from here, as arrays and numbers."""
+
+
+def step_weights(block: Array, residual: Array, factor: Array, step_size: float) -> Array:
+    r"""The K weights that turn :math:`Z^{-1}` into the inverse of the step's own matrix.
+
+    .. math:: \tilde Z^{-1}(u \otimes x) = Z^{-1}(v \otimes x), \qquad
+              v = (I + \eta\nabla\sigma\, A(x))^{-1} u
+
+    Parameters
+    ----------
+    block : (K, K) array
+        A(x).
+    residual : (K,) array
+        u.
+    factor : (K, K) array
+        F with :math:`F F^\top = \nabla\sigma`.
+    step_size : float
+        :math:`\eta`.
+
+    Returns
+    -------
+    (K,) array
+        v.
+
+    Notes
+    -----
+    With :math:`X = I \otimes x`, multiply :math:`\tilde Z = Z + \eta X\nabla\sigma X^\top` by
+    :math:`Z^{-1}Xv`. One K x K solve stands for the paper's second factorisation of a round
+    (`eq:oful-mlogb-W-gradient`). The difference form of Woodbury's identity,
+    :math:`u - \eta F(I + \eta F^\top A F)^{-1}F^\top A u`, cancels where
+    :math:`\eta\nabla\sigma A` is large.
+    """
+    return np.asarray(
+        np.linalg.solve(np.eye(len(block)) + step_size * (factor @ (factor.T @ block)), residual)
+    )
+
+
+def check_regularization(regularization: float, largest: float) -> None:
+    r"""Raise if :math:`\lambda` is lost in the roundoff of the largest eigenvalue of the data part.
+
+    Parameters
+    ----------
+    regularization : float
+        :math:`\lambda`.
+    largest : float
+        A lower bound of the largest eigenvalue.
+
+    Raises
+    ------
+    ArithmeticError
+        If :math:`\lambda` is below the machine epsilon times that eigenvalue.
+    """
+    roundoff = float(np.finfo(np.float64).eps) * largest
+    if regularization < roundoff:
+        raise ArithmeticError(
+            f"regularization {regularization:.3g} is lost in the roundoff {roundoff:.3g} of the largest "
+            f"eigenvalue of the curvature, about {largest:.3g}: double precision needs a larger one"
+        )

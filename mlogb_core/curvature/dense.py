@@ -1,8 +1,8 @@
-r"""The full Kd x Kd accumulated Hessian (OFUL-MLogB).
+r"""The full Kd x Kd accumulated Hessian (OFUL-MLogB), held as its inverse.
 
-The matrix is stored and factored once a round by Cholesky's method; bonus and gradient step are
-triangular solves with that factor, the step's own Hessian entering by a K x K Woodbury identity.
-A projection factors :math:`\tilde H + \nu I` once for each of its few Newton steps.
+One triangle of :math:`H^{-1}` is stored. A round's Hessian has rank K, so the inverse changes by
+one symmetric rank-K product; bonus and step are products with it, and the projection takes a few
+more of them by Lanczos' method. Nothing of order :math:`(Kd)^3` is left.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg.blas import dsymm, dsymv, dsyrk
 
+from mlogb_core._linalg import cholesky
 from mlogb_core._validation import Array, as_integer, as_matrix, as_positive, take
-from mlogb_core.projection import Resolvent, project_onto_ball
+from mlogb_core.curvature.base import Step, check_regularization, step_weights
+from mlogb_core.projection import project_by_lanczos
 
 
 class DenseFrame(NamedTuple):
@@ -24,8 +26,8 @@ class DenseFrame(NamedTuple):
     ----------
     action : (d,) array
         x.
-    solved : (Kd, K) array
-        :math:`H^{-1}(I \otimes x)`.
+    solved : (K, Kd) array
+        :math:`(I \otimes x)^\top H^{-1}`.
     block : (K, K) array
         :math:`A(x) = (I \otimes x)^\top H^{-1} (I \otimes x)`.
     """
@@ -45,11 +47,16 @@ class DenseCurvature:
     regularization : float
         :math:`\lambda > 0`.
 
+    Attributes
+    ----------
+    inverse : (Kd, Kd) array
+        :math:`H^{-1}`, column-major; only its lower triangle is kept up to date.
+
     Notes
     -----
     Paper: section `ssec:logistic-bandit-setting`. The paper counts a full eigendecomposition for
-    each use; one Cholesky factorisation a round gives the same iterates for about a twentieth of
-    the work, so a comparison of times with this class is not one with a straw man.
+    each use. This has the same iterates for :math:`O(K (Kd)^2)` a round, so a comparison of times
+    with this class is not one with a straw man.
     """
 
     def __init__(self, n_outcomes: int, n_features: int, regularization: float) -> None:
@@ -58,27 +65,34 @@ class DenseCurvature:
         self.regularization = as_positive("regularization", regularization)
         self.rank_bound = self.n_outcomes * self.n_features
         self.shrinkage = 0.0
-        self.matrix: Array = self.regularization * np.eye(self.n_outcomes * self.n_features)
-        self._factor: Array | None = None
+        self.inverse: Array = np.zeros((self.rank_bound, self.rank_bound), order="F")
+        np.fill_diagonal(self.inverse, 1.0 / self.regularization)
 
-    def inverse_blocks(self, actions: Array) -> Array:
+    @property
+    def image_cost(self) -> int:
+        r"""Multiplications that the image of one action takes, :math:`K (Kd)^2`."""
+        return self.n_outcomes * self.rank_bound**2
+
+    def images(self, actions: Array) -> Array:
+        r"""The (n, K, Kd) rows :math:`(I \otimes x)^\top H^{-1}` of (n, d) actions."""
+        n, K, d = actions.shape[0], self.n_outcomes, self.n_features
+        rows = np.zeros((n, K, K, d))
+        for i in range(K):
+            rows[:, i, i] = actions
+        products = dsymm(1.0, self.inverse, rows.reshape(n * K, K * d).T, lower=1)
+        return np.asarray(products.T.reshape(n, K, K * d))
+
+    def inverse_blocks(self, actions: Array, images: Array | None = None) -> Array:
         r"""The (n, K, K) blocks :math:`A(x) = (I \otimes x)^\top H^{-1} (I \otimes x)`."""
         n, K, d = actions.shape[0], self.n_outcomes, self.n_features
-        columns = np.zeros((K, d, n, K))
-        for i in range(K):
-            columns[i, :, :, i] = actions.T
-        whitened = solve_triangular(
-            self._cholesky(), columns.reshape(K * d, n * K), lower=True, check_finite=False
-        )
-        whitened = whitened.reshape(K * d, n, K).transpose(1, 2, 0)
-        return np.asarray(whitened @ whitened.transpose(0, 2, 1))
+        solved = self.images(actions) if images is None else images
+        blocks = (solved.reshape(n, K * K, d) @ actions[:, :, None]).reshape(n, K, K)
+        return np.asarray((blocks + blocks.transpose(0, 2, 1)) / 2.0)
 
-    def frame(self, action: Array) -> DenseFrame:
-        """What the inverse makes of the action."""
-        K, d = self.n_outcomes, self.n_features
-        solved = cho_solve((self._cholesky(), True), np.kron(np.eye(K), action[:, None]), check_finite=False)
-        block = solved.T.reshape(K, K, d) @ action
-        return DenseFrame(action, solved, (block + block.T) / 2.0)
+    def frame(self, action: Array, image: Array | None = None) -> DenseFrame:
+        """What the inverse makes of the action, from its image if that is known."""
+        solved = self.images(action[None])[0] if image is None else image
+        return DenseFrame(action, solved, self.inverse_blocks(action[None], solved[None])[0])
 
     def newton_step(
         self,
@@ -88,44 +102,49 @@ class DenseCurvature:
         factor: Array,
         step_size: float,
         norm_bound: float,
-    ) -> Array:
+    ) -> Step:
         r"""Proximal Newton step and projection; see `Curvature.newton_step`.
 
         Notes
         -----
         Paper: `eq:oful-mlogb-W-gradient` and `eq:oful-mlogb-W-projection`. With
-        :math:`X = I \otimes x`, :math:`\tilde H^{-1} X = H^{-1} X (I - \eta F (I + \eta F^\top A
-        F)^{-1} F^\top A)`.
+        :math:`X = I \otimes x`, :math:`\tilde H^{-1} = H^{-1} - \eta U U^\top` with
+        :math:`U = H^{-1} X F (I + \eta F^\top A F)^{-1/2}` up to rotation.
         """
-        K = self.n_outcomes
-        inner = np.eye(K) + step_size * factor.T @ frame.block @ factor
-        reduced = factor.T @ (frame.block @ residual)
-        weights = residual - step_size * factor @ np.linalg.solve(inner, reduced)
-        point = parameter.reshape(-1) - step_size * (frame.solved @ weights)
-        if np.linalg.norm(point) > norm_bound:
-            matrix = self.matrix + step_size * self._update(frame, factor)
-            point, _ = project_onto_ball(
-                lambda nu: _dense_resolvent(matrix, nu), point, matrix @ point, norm_bound
-            )
-        return np.asarray(point.reshape(parameter.shape))
+        self._check_regularization(frame, factor)
+        weights = step_weights(frame.block, residual, factor, step_size)
+        point = parameter.reshape(-1) - step_size * (weights @ frame.solved)
+        if np.linalg.norm(point) <= norm_bound:
+            return Step(point.reshape(parameter.shape), 0.0)
+        change = self._change(frame, np.sqrt(step_size) * factor)
+
+        def apply_inverse(vector: Array) -> Array:
+            return np.asarray(dsymv(1.0, self.inverse, vector, lower=1) - (change @ vector) @ change)
+
+        point, multiplier = project_by_lanczos(apply_inverse, point, norm_bound)
+        return Step(point.reshape(parameter.shape), multiplier)
 
     def add(self, frame: DenseFrame, factor: Array) -> None:
-        r"""Add :math:`F F^\top \otimes x x^\top` to the matrix."""
-        self.matrix += self._update(frame, factor)
-        self._factor = None
+        r"""Add :math:`F F^\top \otimes x x^\top` to H: subtract a rank-K product from the inverse.
 
-    def quadratic(self, direction: Array) -> float:
-        r""":math:`\|\Delta\|_H^2` of a (K, d) direction."""
-        flat = direction.reshape(-1)
-        return float(flat @ (self.matrix @ flat))
+        Raises
+        ------
+        ArithmeticError
+            If :math:`\lambda` is below the roundoff of the new Hessian.
+        """
+        self._check_regularization(frame, factor)
+        change = self._change(frame, factor)
+        dsyrk(-1.0, change.T, beta=1.0, c=self.inverse, lower=1, overwrite_c=1)
 
     def dense(self) -> Array:
         """H as a (Kd, Kd) matrix."""
-        return self.matrix.copy()
+        matrix = np.linalg.inv(self._symmetric())
+        return np.asarray((matrix + matrix.T) / 2.0)
 
     def spectrum(self) -> Array:
         r"""Eigenvalues of :math:`H - \lambda I`, decreasing, (Kd,)."""
-        return np.asarray(np.maximum(np.linalg.eigvalsh(self.matrix)[::-1] - self.regularization, 0.0))
+        values = np.linalg.eigvalsh(self._symmetric())
+        return np.asarray(np.maximum(1.0 / values - self.regularization, 0.0))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on from here, as arrays and numbers."""
@@ -133,32 +152,27 @@ class DenseCurvature:
             "n_outcomes": self.n_outcomes,
             "n_features": self.n_features,
             "regularization": self.regularization,
-            "matrix": self.matrix.copy(),
+            "inverse": self._symmetric(),
         }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> DenseCurvature:
         """Rebuild the curvature from `state_dict`."""
         curvature = cls(*(take(state, k) for k in ("n_outcomes", "n_features", "regularization")))
-        size = curvature.n_outcomes * curvature.n_features
-        curvature.matrix = as_matrix("matrix", take(state, "matrix"), (size, size)).copy()
+        size = curvature.rank_bound
+        curvature.inverse[...] = as_matrix("inverse", take(state, "inverse"), (size, size))
         return curvature
 
-    def _cholesky(self) -> Array:
-        if self._factor is None:
-            self._factor = np.asarray(np.linalg.cholesky(self.matrix))
-        return self._factor
+    def _change(self, frame: DenseFrame, factor: Array) -> Array:
+        r"""Rows R with :math:`(H + XFF^\top X^\top)^{-1} = H^{-1} - R^\top R`."""
+        inner = np.eye(self.n_outcomes) + factor.T @ frame.block @ factor
+        return np.asarray(np.linalg.solve(cholesky(inner), factor.T @ frame.solved))
 
-    def _update(self, frame: DenseFrame, factor: Array) -> Array:
-        return np.asarray(np.kron(factor @ factor.T, np.outer(frame.action, frame.action)))
+    def _check_regularization(self, frame: DenseFrame, factor: Array) -> None:
+        """Against the largest eigenvalue of one Hessian, from below: the sum is not at hand."""
+        columns = np.square(factor).sum(axis=0).max()
+        check_regularization(self.regularization, float(columns * (frame.action @ frame.action)))
 
-
-def _dense_resolvent(matrix: Array, multiplier: float) -> Resolvent:
-    shifted = matrix.copy()
-    shifted.flat[:: matrix.shape[0] + 1] += multiplier
-    factors = cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
-
-    def solve(vector: Array) -> Array:
-        return np.asarray(cho_solve(factors, vector, check_finite=False))
-
-    return solve
+    def _symmetric(self) -> Array:
+        lower = np.tril(self.inverse)
+        return np.asarray(lower + np.tril(lower, -1).T)

@@ -12,14 +12,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, eigh
 
+from mlogb_core._linalg import smallest_eigenpairs, subtract_product
 from mlogb_core._validation import Array, as_finite, as_integer, as_non_negative, take
+from mlogb_core.curvature.base import check_regularization
 from mlogb_core.curvature.low_rank import LowRankCurvature, LowRankFrame
 
 
 class FrequentDirections(LowRankCurvature):
-    r"""Sketch :math:`Z = \lambda I + B^\top C B` of rank at most m, Algorithm 1 of the paper.
+    r"""Sketch :math:`Z = \lambda I + B^\top C B`, Algorithm 1 of the paper.
 
     Parameters
     ----------
@@ -29,6 +30,8 @@ class FrequentDirections(LowRankCurvature):
         :math:`\lambda > 0`.
     sketch_size : int
         m >= 1. With m >= Kd nothing is ever dropped and the sketch is exact.
+    buffer : int
+        b >= 1, the number of rounds between two shrinks. 1 is the paper's algorithm.
 
     Raises
     ------
@@ -43,6 +46,11 @@ class FrequentDirections(LowRankCurvature):
     iterates are those of Algorithm 1. The initial basis is empty instead of arbitrary: with
     :math:`\Lambda_1 = 0` it does not matter.
 
+    With a buffer (not in the paper) up to m + (b-1)K directions are held and the shrink back to m
+    is shared by b rounds. Each shrink still takes its amount from more than m directions, so the
+    bounds on :math:`\rho` keep their m; the rank of :math:`Z - \lambda I`, which the radius counts,
+    is m + (b-1)K.
+
     Examples
     --------
     >>> sketch = FrequentDirections(n_outcomes=1, n_features=3, regularization=1.0, sketch_size=1)
@@ -52,72 +60,99 @@ class FrequentDirections(LowRankCurvature):
     (array([3.]), 1.0)
     """
 
-    def __init__(self, n_outcomes: int, n_features: int, regularization: float, sketch_size: int) -> None:
+    def __init__(
+        self, n_outcomes: int, n_features: int, regularization: float, sketch_size: int, buffer: int = 1
+    ) -> None:
         super().__init__(n_outcomes, n_features, regularization)
         self.sketch_size = as_integer("sketch_size", sketch_size, minimum=1)
-        self.rank_bound = min(self.sketch_size, self.n_outcomes * self.n_features)
+        self.buffer = as_integer("buffer", buffer, minimum=1)
+        size = self.n_outcomes * self.n_features
+        self.rank_bound = min(self.sketch_size + (self.buffer - 1) * self.n_outcomes, size)
+        self._rows: Array = np.empty((min(self.rank_bound + self.n_outcomes, size), size))
 
     def add(self, frame: LowRankFrame, factor: Array) -> None:
-        r"""Add :math:`F F^\top \otimes x x^\top` to the sketch and shrink it back to m directions."""
+        r"""Add :math:`F F^\top \otimes x x^\top` to the sketch; shrink it when it is full.
+
+        Raises
+        ------
+        ArithmeticError
+            If :math:`\lambda` is below the roundoff of the largest eigenvalue.
+        """
         core = self._grown(frame, factor)
-        excess = core.shape[0] - self.sketch_size
-        if excess <= 0:
-            self.basis, self.core = np.vstack((self.basis, frame.fresh)), core
+        size = len(core)
+        check_regularization(self.regularization, float(np.diag(core).max(initial=0.0)))
+        self._rows[self.rank : size] = frame.fresh
+        if size <= self.rank_bound:
+            self._hold(core)
             return
-        values, weakest = _weakest_directions(core, excess)
+        values, weakest = smallest_eigenpairs(core, size - self.sketch_size)
+        reflector, inverse = _block_reflector(weakest, self.sketch_size)
+        core = _reflected(core, reflector, inverse)[: self.sketch_size, : self.sketch_size]
         discarded = max(float(values[-1]), 0.0)
-        self.basis, self.core = _deflate(np.vstack((self.basis, frame.fresh)), core, weakest)
-        self.core.flat[:: self.sketch_size + 1] -= discarded
+        core.flat[:: self.sketch_size + 1] -= discarded
+        self._deflate(self._rows[:size], reflector, inverse)
+        self._hold(core)
         self.shrinkage += discarded
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on from here, as arrays and numbers."""
-        return super().state_dict() | {"sketch_size": self.sketch_size}
+        return super().state_dict() | {"sketch_size": self.sketch_size, "buffer": self.buffer}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> FrequentDirections:
         """Rebuild the sketch from `state_dict`."""
-        sketch = cls(*(take(state, k) for k in ("n_outcomes", "n_features", "regularization", "sketch_size")))
+        names = ("n_outcomes", "n_features", "regularization", "sketch_size", "buffer")
+        sketch = cls(*(take(state, name) for name in names))
         basis, core = as_finite("basis", take(state, "basis")), as_finite("core", take(state, "core"))
         rank, length = basis.shape[0] if basis.ndim else -1, sketch.n_outcomes * sketch.n_features
-        if basis.shape != (rank, length) or core.shape != (rank, rank) or rank > sketch.sketch_size:
+        if basis.shape != (rank, length) or core.shape != (rank, rank) or rank > sketch.rank_bound:
             raise ValueError(
-                f"basis and core must have shapes (r, {length}) and (r, r) with r <= {sketch.sketch_size}, "
+                f"basis and core must have shapes (r, {length}) and (r, r) with r <= {sketch.rank_bound}, "
                 f"got {basis.shape} and {core.shape}"
             )
-        sketch.basis, sketch.core = basis.copy(), core.copy()
+        sketch._rows[:rank] = basis
+        sketch._hold(core.copy())
         sketch.shrinkage = as_non_negative("shrinkage", take(state, "shrinkage"))
         return sketch
 
+    def _hold(self, core: Array) -> None:
+        self.core = core
+        self.basis = self._rows[: len(core)]
+        self._ridge = None
 
-def _weakest_directions(core: Array, count: int) -> tuple[Array, Array]:
-    """Smallest eigenvalues, ascending, and their eigenvectors.
+    def _deflate(self, rows: Array, reflector: Array, inverse: Array) -> None:
+        """Apply the reflector to the basis, in place, as far as its first m rows."""
+        kept = self.sketch_size
+        subtract_product(rows[:kept], reflector[:kept] @ inverse, reflector.T @ rows)
 
-    LAPACK's driver for a few eigenpairs does not converge on some small cores with clustered
-    eigenvalues (seen at K >= 9 with m < K); the one for all of them, divide and conquer, does.
+
+def _block_reflector(removed: Array, kept: int) -> tuple[Array, Array]:
+    r"""Y and :math:`(I + P)^{-1}` of the reflector that maps k directions onto the last coordinates.
+
+    With orthonormal columns U and the polar decomposition :math:`Q P` of their last k rows,
+    :math:`I - Y (I + P)^{-1} Y^\top` for :math:`Y = U + (0, Q)` is orthogonal and maps the span
+    of U onto that of the last k coordinates; :math:`I + P` is as well conditioned as can be.
+
+    Parameters
+    ----------
+    removed : (n, k) array
+        U.
+    kept : int
+        n - k.
+
+    Returns
+    -------
+    Y : (n, k) array
+    inverse : (k, k) array
     """
-    try:
-        values, vectors = eigh(core, subset_by_index=[0, count - 1], check_finite=False)
-    except LinAlgError:
-        values, vectors = eigh(core, driver="evd", check_finite=False)
-    return values[:count], vectors[:, :count]
-
-
-def _deflate(basis: Array, core: Array, removed: Array) -> tuple[Array, Array]:
-    r"""Restrict a form to the orthogonal complement of k of its eigenvectors U.
-
-    The block reflector :math:`I - Y (I + P)^{-1} Y^\top` with :math:`Y = U + (0, Q)` and the
-    polar decomposition :math:`Q P` of the last k rows of U maps the span of U onto the last k
-    coordinates; the others are what remains. It changes the basis by a rank-k update instead of
-    a rotation of all its rows, and :math:`I + P` is as well conditioned as can be.
-    """
-    kept = core.shape[0] - removed.shape[1]
     left, singular, right = np.linalg.svd(removed[kept:])
     reflector = removed.copy()
     reflector[kept:] += left @ right
-    inverse = (right.T / (1.0 + singular)) @ right
+    return reflector, np.asarray((right.T / (1.0 + singular)) @ right)
 
-    basis = basis[:kept] - (reflector[:kept] @ inverse) @ (reflector.T @ basis)
+
+def _reflected(core: Array, reflector: Array, inverse: Array) -> Array:
+    """The quadratic form `core` in the coordinates behind the reflector, symmetric."""
     half = core - (reflector @ inverse) @ (reflector.T @ core)
-    core = half[:kept, :kept] - (half[:kept] @ reflector) @ (inverse @ reflector[:kept].T)
-    return basis, (core + core.T) / 2.0
+    whole = half - (half @ reflector) @ (inverse @ reflector.T)
+    return np.asarray((whole + whole.T) / 2.0)

@@ -4,6 +4,9 @@ B has r orthonormal rows of length Kd and C is a small dense positive semidefini
 paper's :math:`V\Lambda V^\top` is the case of diagonal C. No eigenbasis is needed: bonus, step and
 projection use only the products of B with :math:`I \otimes x` and small matrices of order r + K.
 Subclasses differ in what `add` does.
+
+A round reads B five times: for the images of the few actions that pruning leaves, for the fresh
+directions, for their overlap with B, for the step, and for the update. Everything else is small.
 """
 
 from __future__ import annotations
@@ -11,36 +14,50 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, qr, solve_triangular
+from scipy.linalg import LinAlgError
+from scipy.linalg.blas import dnrm2
 
+from mlogb_core._linalg import cholesky, cholesky_solve, orthonormal_rows, whiten
 from mlogb_core._validation import Array, as_integer, as_positive
+from mlogb_core.curvature.base import Step, step_weights
 from mlogb_core.projection import Resolvent, project_onto_ball
 
 # A direction whose part outside the sketch is below this share of the action's length is inside.
 _RANK_TOLERANCE = 1e-13
+# With at least this share of the squared length outside, one projection leaves an orthonormal frame.
+_WELL_OUTSIDE = 0.1
+_OVERLAP = 4.0 * float(np.finfo(np.float64).eps)
+# Squares of shorter actions lose digits to underflow.
+_SMALLEST_SQUARE = 1e-250
 
 
 class LowRankFrame(NamedTuple):
-    r"""An action in an orthonormal basis: :math:`I \otimes x = B^\top G + E^\top T`.
+    r"""An action in an orthonormal basis: :math:`(I \otimes x)^\top = G B + T E`.
 
     Attributes
     ----------
-    inside : (r, K) array
+    inside : (K, r) array
         G, the coordinates in the rows of B.
     fresh : (k, Kd) array
         E, orthonormal rows orthogonal to those of B, k <= K.
-    outside : (k, K) array
+    outside : (K, k) array
         T, the coordinates in the rows of E.
+    solved : (K, r) array
+        :math:`G(\lambda I + C)^{-1}`.
+    block : (K, K) array
+        :math:`A(x) = G(\lambda I + C)^{-1}G^\top + TT^\top/\lambda`.
     """
 
     inside: Array
     fresh: Array
     outside: Array
+    solved: Array
+    block: Array
 
     @property
     def coordinates(self) -> Array:
-        """G above T: the coordinates in the joint basis, (r + k, K)."""
-        return np.vstack((self.inside, self.outside))
+        """G beside T: the coordinates in the joint basis, (K, r + k)."""
+        return np.hstack((self.inside, self.outside))
 
 
 class LowRankCurvature:
@@ -71,28 +88,52 @@ class LowRankCurvature:
         self.core: Array = np.empty((0, 0))
         self.shrinkage = 0.0
         self.rank_bound = 0
+        self._ridge: Array | None = None
 
     @property
     def rank(self) -> int:
         """Number of rows of the basis."""
-        return len(self.basis)
+        return len(self.core)
+
+    @property
+    def image_cost(self) -> int:
+        """Multiplications that the image of one action takes, Kdr."""
+        return self.n_outcomes * self.n_features * self.rank
 
     def spectrum(self) -> Array:
         r"""Eigenvalues of the low-rank part, decreasing, (r,): the paper's diagonal of :math:`\Lambda`."""
         return np.asarray(np.maximum(np.linalg.eigvalsh(self.core)[::-1], 0.0))
 
-    def inverse_blocks(self, actions: Array) -> Array:
-        r"""The K x K matrices A(x) of many actions at once.
-
-        .. math:: A(x) = (I \otimes x)^\top Z^{-1} (I \otimes x)
-                  = \tfrac1\lambda\bigl(\|x\|^2 I - G^\top G\bigr)
-                  + G^\top (\lambda I + C)^{-1} G,
-                  \qquad G = B (I \otimes x)
+    def images(self, actions: Array) -> Array:
+        r"""Coordinates :math:`G = (I \otimes x)^\top B^\top` of the actions in the basis.
 
         Parameters
         ----------
         actions : (n, d) array
             The actions.
+
+        Returns
+        -------
+        (n, K, r) array
+        """
+        n, K, r = actions.shape[0], self.n_outcomes, self.rank
+        products = actions @ self.basis.reshape(r * K, self.n_features).T
+        return np.ascontiguousarray(products.reshape(n, r, K).transpose(0, 2, 1))
+
+    def inverse_blocks(self, actions: Array, images: Array | None = None) -> Array:
+        r"""The K x K matrices A(x) of many actions at once.
+
+        .. math:: A(x) = (I \otimes x)^\top Z^{-1} (I \otimes x)
+                  = \tfrac1\lambda\bigl(\|x\|^2 I - G G^\top\bigr)
+                  + G (\lambda I + C)^{-1} G^\top,
+                  \qquad G = (I \otimes x)^\top B^\top
+
+        Parameters
+        ----------
+        actions : (n, d) array
+            The actions.
+        images : (n, K, r) array, optional
+            Their images, if they are known.
 
         Returns
         -------
@@ -108,29 +149,30 @@ class LowRankCurvature:
         blocks = squares[:, None, None] * np.eye(K)
         if self.rank == 0:
             return np.asarray(blocks / self.regularization)
-        inside = self.basis.reshape(self.rank * K, self.n_features) @ actions.T
-        inside = inside.reshape(self.rank, K * n)
-        ridge = np.linalg.cholesky(self._shifted(self.core, 0.0))
-        whitened = solve_triangular(ridge, inside, lower=True, check_finite=False)
-        inside, whitened = (a.reshape(self.rank, K, n).transpose(2, 1, 0) for a in (inside, whitened))
+        inside = self.images(actions) if images is None else images
+        whitened = whiten(self._ridge_factor(), inside.reshape(n * K, self.rank)).reshape(inside.shape)
         blocks -= inside @ inside.transpose(0, 2, 1)
         return np.asarray(blocks / self.regularization + whitened @ whitened.transpose(0, 2, 1))
 
-    def frame(self, action: Array) -> LowRankFrame:
+    def frame(self, action: Array, image: Array | None = None) -> LowRankFrame:
         r"""Coordinates of :math:`I \otimes x` in B and in fresh directions orthogonal to it.
 
-        The residual is orthogonalised twice: once is not enough when the action lies almost in
-        the span of the sketch. Directions below a relative tolerance are dropped, so an action in
-        the span (or x = 0) brings none.
+        Parameters
+        ----------
+        action : (d,) array
+            x.
+        image : (K, r) array, optional
+            Its image, if it is known.
+
+        Returns
+        -------
+        LowRankFrame
         """
-        K, d = self.n_outcomes, self.n_features
-        inside = self.basis.reshape(self.rank, K, d) @ action
-        residual = np.kron(np.eye(K), action) - inside.T @ self.basis
-        threshold = _RANK_TOLERANCE * float(np.linalg.norm(action))
-        first, coordinates = _orthonormal_rows(residual, threshold)
-        overlap = first @ self.basis.T
-        fresh, correction = _orthonormal_rows(first - overlap @ self.basis, 0.5)
-        return LowRankFrame(inside + overlap.T @ coordinates, fresh, correction @ coordinates)
+        inside = self.images(action[None])[0] if image is None else image
+        inside, fresh, outside = self._split(action, inside)
+        solved = cholesky_solve(self._ridge_factor(), inside) if self.rank else inside
+        block = solved @ inside.T + (outside @ outside.T) / self.regularization
+        return LowRankFrame(inside, fresh, outside, solved, (block + block.T) / 2.0)
 
     def newton_step(
         self,
@@ -140,7 +182,7 @@ class LowRankCurvature:
         factor: Array,
         step_size: float,
         norm_bound: float,
-    ) -> Array:
+    ) -> Step:
         r"""Proximal Newton step and projection inside the span of B and :math:`I \otimes x`.
 
         On the orthogonal complement of that span :math:`\tilde Z` is :math:`\lambda I`, so all of
@@ -149,30 +191,26 @@ class LowRankCurvature:
         Notes
         -----
         Paper: `eq:oful-mlogb-W-gradient`, `lem:fd-oful-mlogb-efficient-W-update`. The paper takes
-        an SVD of the Kd x (m+K) matrix first; here one matrix of order r + k is factored.
+        an SVD of the Kd x (m+K) matrix first. Here the step needs a K x K solve, and the
+        projection, when there is one, a Cholesky factor of order r + k for each value of the
+        multiplier.
         """
-        core = self._grown(frame, np.sqrt(step_size) * factor)
-        flat = parameter.reshape(-1)
-        solve = self._resolvent(core, 0.0)
-        step = solve(np.append(frame.coordinates @ residual, 0.0))[:-1]
-        point = flat - step_size * self._expand(frame, step)
+        weights = step_weights(frame.block, residual, factor, step_size)
+        direction = weights @ np.hstack((frame.solved, frame.outside / self.regularization))
+        point = parameter.reshape(-1) - step_size * self._expand(frame, direction)
         if np.linalg.norm(point) <= norm_bound:
-            return point.reshape(parameter.shape)
+            return Step(point.reshape(parameter.shape), 0.0)
 
+        core = self._grown(frame, np.sqrt(step_size) * factor)
         inside = np.concatenate((self.basis @ point, frame.fresh @ point))
-        complement = point - self._expand(frame, inside)
-        outside = float(np.linalg.norm(complement))
-        local = np.append(inside, outside)
+        outside = np.sqrt(max(float(point @ point - inside @ inside), 0.0))
         image = np.append(self._shifted(core, 0.0) @ inside, self.regularization * outside)
-        projected, _ = project_onto_ball(lambda nu: self._resolvent(core, nu), local, image, norm_bound)
-        scale = projected[-1] / outside if outside > 0.0 else 0.0
-        return (scale * complement + self._expand(frame, projected[:-1])).reshape(parameter.shape)
-
-    def quadratic(self, direction: Array) -> float:
-        r""":math:`\|\Delta\|_Z^2 = \lambda\|\Delta\|^2 + (B\Delta)^\top C (B\Delta)`."""
-        flat = direction.reshape(-1)
-        inside = self.basis @ flat
-        return float(self.regularization * (flat @ flat) + inside @ self.core @ inside)
+        projected, multiplier = project_onto_ball(
+            lambda nu: self._resolvent(core, nu), np.append(inside, outside), image, norm_bound
+        )
+        scale = self.regularization / (self.regularization + multiplier)
+        point = scale * point + self._expand(frame, projected[:-1] - scale * inside)
+        return Step(point.reshape(parameter.shape), multiplier)
 
     def dense(self) -> Array:
         """Z as a (Kd, Kd) matrix, for checks and small problems."""
@@ -190,12 +228,62 @@ class LowRankCurvature:
             "shrinkage": self.shrinkage,
         }
 
+    def _split(self, action: Array, inside: Array) -> tuple[Array, Array, Array]:
+        """G, E and T with the rows of E orthonormal and orthogonal to those of B, to roundoff.
+
+        Far from the span of B the lengths outside follow from those inside, and one projection is
+        enough: its overlap with B is measured, and removed if it exceeds roundoff. Near the span
+        the residual is orthonormalised by a pivoted QR factorisation without what is left of
+        directions that lie inside (all of them for x = 0).
+        """
+        square = float(action @ action)
+        triangle = self._triangle_outside(square, inside)
+        if triangle is None:
+            return self._split_carefully(action, inside)
+        inverse = np.linalg.inv(triangle)
+        fresh = -(inverse @ inside) @ self.basis
+        fresh += np.kron(inverse, action)
+        inside, fresh = self._without_overlap(inside, fresh, triangle)
+        return inside, fresh, triangle
+
+    def _triangle_outside(self, square: float, inside: Array) -> Array | None:
+        r"""T with :math:`TT^\top = \|x\|^2 I - GG^\top`, or None where that difference cancels."""
+        if square < _SMALLEST_SQUARE:
+            return None
+        try:
+            triangle = cholesky(square * np.eye(self.n_outcomes) - inside @ inside.T)
+        except LinAlgError:
+            return None
+        return triangle if np.diag(triangle).min() ** 2 > _WELL_OUTSIDE * square else None
+
+    def _split_carefully(self, action: Array, inside: Array) -> tuple[Array, Array, Array]:
+        residual = np.kron(np.eye(self.n_outcomes), action) - inside @ self.basis
+        threshold = _RANK_TOLERANCE * float(dnrm2(action))
+        first, outside = orthonormal_rows(residual, threshold)
+        overlap = first @ self.basis.T
+        if np.abs(overlap).max(initial=0.0) <= _OVERLAP:
+            return inside, first, outside
+        fresh, correction = orthonormal_rows(first - overlap @ self.basis, 0.5)
+        return inside + outside @ overlap, fresh, outside @ correction
+
+    def _without_overlap(self, inside: Array, fresh: Array, outside: Array) -> tuple[Array, Array]:
+        overlap = fresh @ self.basis.T
+        if np.abs(overlap).max(initial=0.0) <= _OVERLAP:
+            return inside, fresh
+        return inside + outside @ overlap, fresh - overlap @ self.basis
+
     def _grown(self, frame: LowRankFrame, factor: Array) -> Array:
-        """Core in the joint basis after adding (coordinates @ factor) times its transpose."""
-        update = frame.coordinates @ factor
-        core = update @ update.T
+        """Core in the joint basis after adding (F' coordinates)' (F' coordinates)."""
+        update = factor.T @ frame.coordinates
+        core = update.T @ update
         core[: self.rank, : self.rank] += self.core
         return np.asarray(core)
+
+    def _ridge_factor(self) -> Array:
+        r"""Cholesky factor of :math:`\lambda I + C`, made once a round."""
+        if self._ridge is None:
+            self._ridge = cholesky(self._shifted(self.core, 0.0))
+        return self._ridge
 
     def _shifted(self, core: Array, multiplier: float) -> Array:
         shifted = core.copy()
@@ -204,12 +292,11 @@ class LowRankCurvature:
 
     def _resolvent(self, core: Array, multiplier: float) -> Resolvent:
         """Inverse of Z-tilde + nu I on (coordinates in the joint basis, length outside it)."""
-        shifted = self._shifted(core, multiplier)
-        factors = cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
+        factor = cholesky(self._shifted(core, multiplier))
         ridge = self.regularization + multiplier
 
         def solve(vector: Array) -> Array:
-            inside = cho_solve(factors, vector[:-1], check_finite=False)
+            inside = cholesky_solve(factor, vector[None, :-1])[0]
             return np.append(inside, vector[-1] / ridge)
 
         return solve
@@ -218,12 +305,3 @@ class LowRankCurvature:
         """Vector of length Kd with the given coordinates in the joint basis."""
         r = self.rank
         return np.asarray(coordinates[:r] @ self.basis + coordinates[r:] @ frame.fresh)
-
-
-def _orthonormal_rows(rows: Array, threshold: float) -> tuple[Array, Array]:
-    """Orthonormal rows Q and coordinates R with rows.T = Q.T @ R, without directions below threshold."""
-    factor, triangle, order = qr(rows.T, mode="economic", pivoting=True, check_finite=False)
-    kept = int(np.count_nonzero(np.abs(np.diag(triangle)) > threshold))
-    coordinates = np.zeros((kept, rows.shape[0]))
-    coordinates[:, order] = triangle[:kept]
-    return np.ascontiguousarray(factor[:, :kept].T), coordinates
