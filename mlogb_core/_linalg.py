@@ -6,17 +6,19 @@ factorisations take. Every function here raises `LinAlgError` instead of returni
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy.linalg import LinAlgError, eigh, qr
 from scipy.linalg.blas import dgemm, dnrm2, dtrsm
-from scipy.linalg.lapack import dpotrf, dpotrs, dsyevr
+from scipy.linalg.lapack import dgesv, dpotrf, dpotrs, dsyevr, dtrtri
 
 from mlogb_core._validation import Array
 
 
 def cholesky(matrix: Array) -> Array:
-    r"""Lower factor L of a symmetric positive definite matrix :math:`LL^\top`; the other triangle is 0."""
-    factor, info = dpotrf(matrix.T, lower=1, clean=1)
+    r"""Lower factor L of a symmetric positive definite matrix :math:`LL^\top`, in whose place it is made."""
+    factor, info = dpotrf(matrix.T, lower=1, clean=1, overwrite_a=1)
     if info != 0:
         raise LinAlgError(f"a matrix of order {len(matrix)} is not positive definite (minor {info})")
     return np.asarray(factor)
@@ -35,6 +37,27 @@ def cholesky_solve(factor: Array, rows: Array) -> Array:
 def whiten(factor: Array, rows: Array) -> Array:
     r"""Rows :math:`L^{-1} b_i` for the rows :math:`b_i` of a (k, n) array."""
     return np.asarray(dtrsm(1.0, factor, rows.T, side=0, lower=1).T)
+
+
+def invert_triangle(factor: Array) -> Array:
+    """Inverse of a lower triangular matrix."""
+    inverse, info = dtrtri(factor, lower=1)
+    if info != 0:
+        raise LinAlgError(f"a triangular matrix of order {len(factor)} is singular (entry {info})")
+    return np.asarray(inverse)
+
+
+def solve(matrix: Array, right: Array) -> Array:
+    """Solution of a small general system, by elimination with pivots."""
+    _, _, solution, info = dgesv(matrix, right)
+    if info != 0:
+        raise LinAlgError(f"a matrix of order {len(matrix)} is singular (pivot {info})")
+    return np.asarray(solution)
+
+
+def length(vector: Array) -> float:
+    """Euclidean length of a vector whose square neither under- nor overflows."""
+    return math.sqrt(float(vector @ vector))
 
 
 def smallest_eigenpairs(matrix: Array, count: int) -> tuple[Array, Array]:
@@ -67,10 +90,10 @@ def orthonormal_rows(rows: Array, threshold: float) -> tuple[Array, Array]:
         Coordinates.
     """
     if len(rows) == 1:
-        length = float(dnrm2(rows[0]))  # scaled, so that squares do not underflow
-        if not length > threshold:
+        norm = float(dnrm2(rows[0]))  # scaled, so that squares do not underflow
+        if not norm > threshold:
             return rows[:0], np.zeros((1, 0))
-        return rows / length, np.full((1, 1), length)
+        return rows / norm, np.full((1, 1), norm)
     factor, triangle, order = qr(rows.T, mode="economic", pivoting=True, check_finite=False)
     kept = int(np.count_nonzero(np.abs(np.diag(triangle)) > threshold))
     coordinates = np.zeros((rows.shape[0], kept))
@@ -78,6 +101,15 @@ def orthonormal_rows(rows: Array, threshold: float) -> tuple[Array, Array]:
     return np.ascontiguousarray(factor[:, :kept].T), coordinates
 
 
-def subtract_product(target: Array, left: Array, right: Array) -> None:
-    """`target -= left @ right` without a temporary array; `target` is C-contiguous."""
-    dgemm(-1.0, right.T, left.T, beta=1.0, c=target.T, overwrite_c=1)
+def add_product(target: Array, left: Array, right: Array, scale: float = 1.0) -> None:
+    """`target += scale * left @ right` without a temporary array; `target` is C-contiguous."""
+    if target.size:
+        dgemm(scale, right.T, left.T, beta=1.0, c=target.T, overwrite_c=1)
+
+
+def polar(matrix: Array) -> tuple[Array, Array]:
+    """Orthogonal Q and inverse of I + P for the polar decomposition Q P of a square matrix."""
+    if matrix.shape == (1, 1):
+        return np.where(matrix < 0.0, -1.0, 1.0), 1.0 / (1.0 + np.abs(matrix))
+    left, singular, right = np.linalg.svd(matrix)
+    return left @ right, (right.T / (1.0 + singular)) @ right

@@ -9,6 +9,8 @@ them every round with what `outcome_probabilities` returned.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -76,11 +78,9 @@ def jacobian(probabilities: Array) -> Array:
     :math:`p_i` is close to 1.
     """
     p = probabilities[..., 1:]
-    K = p.shape[-1]
     matrix = -p[..., :, None] * p[..., None, :]
-    for i in range(K):
-        others = np.delete(probabilities, i + 1, axis=-1).sum(axis=-1)
-        matrix[..., i, i] = p[..., i] * others
+    i = np.arange(p.shape[-1])
+    matrix[..., i, i] = p * _others(probabilities)
     return np.asarray(matrix)
 
 
@@ -112,9 +112,7 @@ def jacobian_factor(probabilities: Array) -> Array:
     s = np.sqrt(probabilities[1:])
     root = np.sqrt(probabilities[0])
     factor = -np.outer(probabilities[1:], s) / (1.0 + root)
-    for i in range(s.size):
-        others = np.delete(probabilities, i + 1).sum()
-        factor[i, i] = s[i] * (root + others) / (1.0 + root)
+    np.fill_diagonal(factor, s * (root + _others(probabilities)) / (1.0 + root))
     return np.asarray(factor)
 
 
@@ -222,7 +220,7 @@ def loss_residual(probabilities: Array, outcome: int) -> Array:
     """
     residual = probabilities[1:].copy()
     if outcome > 0:
-        residual[outcome - 1] = -np.delete(probabilities, outcome).sum()
+        residual[outcome - 1] = -_others(probabilities)[outcome - 1]
     return residual
 
 
@@ -285,3 +283,14 @@ def smoothness(n_outcomes: int) -> float:
     most :math:`\sqrt{2}\,\lVert u\rVert`, hence never more than 1/2.
     """
     return 0.25 if as_integer("n_outcomes", n_outcomes, minimum=1) == 1 else 0.5
+
+
+def _others(probabilities: Array) -> Array:
+    r""":math:`1 - p_i` for the outcomes 1..K, summed from the others, which does not cancel."""
+    # Not a matrix product: a row's sum must not depend on how many rows there are.
+    return np.asarray((probabilities[..., None] * _all_but_one(probabilities.shape[-1])).sum(axis=-2))
+
+
+@cache
+def _all_but_one(n_probabilities: int) -> Array:
+    return (np.ones((n_probabilities, n_probabilities)) - np.eye(n_probabilities))[:, 1:]

@@ -36,7 +36,7 @@ from mlogb_core.curvature import Curvature, DenseCurvature, FrequentDirections, 
 from mlogb_core.link import expected_reward, jacobian, jacobian_factor, loss_residual, outcome_probabilities
 
 # Up to this many multiplications, scoring the actions in question takes less time than choosing them.
-_CHEAP = 200_000
+_CHEAP = 500_000
 
 
 class Policy(Protocol):
@@ -210,9 +210,10 @@ class OptimisticPolicy:
             If the actions have the wrong shape or are not finite.
         """
         estimate = self._estimate(as_actions(actions, self.curvature.n_features))
-        if self.beta == 0.0:
+        beta = self.beta
+        if beta == 0.0:
             return estimate.value
-        return estimate.value + self._bonus(estimate, self.curvature.inverse_blocks(estimate.actions))
+        return estimate.value + self._bonus(beta, estimate, self.curvature.inverse_blocks(estimate.actions))
 
     def select(self, actions: ArrayLike) -> int:
         r"""Index of the action with the best optimistic score; ties go to the lowest index.
@@ -355,18 +356,16 @@ class OptimisticPolicy:
         slopes = jacobian(probabilities) @ self.rewards
         return _Estimate(actions, expected_reward(probabilities, self.rewards), slopes)
 
-    def _bonus(self, estimate: _Estimate, blocks: Array) -> Array:
+    def _bonus(self, beta: float, estimate: _Estimate, blocks: Array) -> Array:
         """The optimistic bonus from the (n, K, K) blocks A(x)."""
-        beta = self.beta
         if self.curvature.n_outcomes == 1:
             return np.asarray(np.sqrt(beta * np.maximum(blocks[:, 0, 0], 0.0)))
         first = np.einsum("ni,nij,nj->n", estimate.slopes, blocks, estimate.slopes)
         second = np.linalg.eigvalsh(blocks)[:, -1]
         return np.asarray(np.sqrt(beta * np.maximum(first, 0.0)) + 0.5 * self.rewards.sum() * beta * second)
 
-    def _largest_bonus(self, estimate: _Estimate) -> Array:
+    def _largest_bonus(self, beta: float, estimate: _Estimate) -> Array:
         r"""The bonus for :math:`A(x) = \|x\|^2 I / \lambda`, which bounds that of every curvature."""
-        beta = self.beta
         squares = np.einsum("nd,nd->n", estimate.actions, estimate.actions) / self.curvature.regularization
         first = np.sqrt(beta * squares * np.einsum("ni,ni->n", estimate.slopes, estimate.slopes))
         if self.curvature.n_outcomes == 1:
@@ -375,7 +374,8 @@ class OptimisticPolicy:
 
     def _best(self, estimate: _Estimate) -> tuple[Choice, int, _Selected | None]:
         """The choice among all actions, how many were scored, and what is known of the chosen one."""
-        if self.beta == 0.0:
+        beta = self.beta
+        if beta == 0.0:
             return choose(estimate.value, self.tie_tolerance), 0, None
         images: dict[int, Array] = {}
 
@@ -383,9 +383,9 @@ class OptimisticPolicy:
             part = _Estimate(*(array[index] for array in estimate))
             image = self.curvature.images(part.actions)
             images.update(zip(index.tolist(), image, strict=True))
-            return part.value + self._bonus(part, self.curvature.inverse_blocks(part.actions, image))
+            return part.value + self._bonus(beta, part, self.curvature.inverse_blocks(part.actions, image))
 
-        upper = estimate.value + self._largest_bonus(estimate)
+        upper = estimate.value + self._largest_bonus(beta, estimate)
         batch_size = max(2, _CHEAP // (self.curvature.image_cost + 1))
         choice, scored = choose_pruned(estimate.value, upper, score, self.tie_tolerance, batch_size)
         selected = _Selected(estimate.actions[choice.action].copy(), images[choice.action].copy())

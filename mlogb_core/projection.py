@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
+from mlogb_core._linalg import length
 from mlogb_core._validation import Array
 
 _MAX_STEPS = 200
@@ -76,28 +77,30 @@ def project_onto_ball(
     same side, but only multiplies :math:`\nu + \lambda` by 3/2 a step while :math:`f` is far
     above :math:`S^2`.
     """
-    length = float(np.linalg.norm(point))
-    if length <= norm_bound:
+    norm = length(point)
+    if norm <= norm_bound:
         return point, 0.0
     multiplier = 0.0
     for _ in range(_MAX_STEPS):
         resolvent = resolvent_at(multiplier)
         projected = point if multiplier == 0.0 else resolvent(image)
-        length = float(np.linalg.norm(projected))
+        norm = length(projected)
+        if norm <= norm_bound * (1.0 + _ROUNDOFF):
+            return projected, multiplier
         # d||w||^2/dnu = -2 w'(Z + nu I)^{-1} w
         slope = float(projected @ resolvent(projected))
         if not slope > 0.0:
             raise ArithmeticError(
                 f"the projection onto the ball of radius {norm_bound} did not settle: "
-                f"slope {slope} at length {length}"
+                f"slope {slope} at length {norm}"
             )
-        step = (length / norm_bound - 1.0) * length**2 / slope
-        if step <= _ROUNDOFF * multiplier or length <= norm_bound * (1.0 + _ROUNDOFF):
+        step = (norm / norm_bound - 1.0) * norm**2 / slope
+        if step <= _ROUNDOFF * multiplier:
             return projected, multiplier
         multiplier += step
     raise ArithmeticError(
         f"the projection onto the ball of radius {norm_bound} did not settle in {_MAX_STEPS} steps "
-        f"(multiplier {multiplier}, length {length})"
+        f"(multiplier {multiplier}, length {norm})"
     )
 
 
@@ -137,11 +140,11 @@ def project_by_lanczos(
     by roundoff; with :math:`\lambda` not far below the largest eigenvalue that takes some ten
     steps, and the number grows like the square root of their ratio.
     """
-    length = float(np.linalg.norm(point))
-    if length <= norm_bound:
+    norm = length(point)
+    if norm <= norm_bound:
         return point, 0.0
     basis = np.empty((min(16, point.size), point.size))
-    basis[0] = point / length
+    basis[0] = point / norm
     diagonal: list[float] = []
     off_diagonal: list[float] = []
     check = 4
@@ -150,10 +153,10 @@ def project_by_lanczos(
         diagonal.append(float(vector @ basis[size - 1]))
         for _ in range(2):
             vector -= (basis[:size] @ vector) @ basis[:size]
-        rest = float(np.linalg.norm(vector))
+        rest = length(vector)
         complete = size == point.size or rest <= _ROUNDOFF * diagonal[0]
         if complete or size == check:
-            small, multiplier, smallest = _project_tridiagonal(diagonal, off_diagonal, length, norm_bound)
+            small, multiplier, smallest = _project_tridiagonal(diagonal, off_diagonal, norm, norm_bound)
             error = multiplier * rest * abs(small[-1]) / (1.0 + multiplier * smallest)
             if complete or error <= _ROUNDOFF * norm_bound:
                 return small @ basis[:size], multiplier
@@ -166,13 +169,16 @@ def project_by_lanczos(
 
 
 def _project_tridiagonal(
-    diagonal: list[float], off_diagonal: list[float], length: float, norm_bound: float
+    diagonal: list[float], off_diagonal: list[float], norm: float, norm_bound: float
 ) -> tuple[Array, float, float]:
     r"""Coordinates of :math:`w(\nu)` in the Krylov basis, the multiplier, the smallest Ritz value."""
     ritz, vectors = eigh_tridiagonal(np.array(diagonal), np.array(off_diagonal), check_finite=False)
     if not ritz[0] > 0.0:
-        raise ArithmeticError(f"the inverse curvature has the eigenvalue {ritz[0]:.3g}: it must be positive")
-    point = length * vectors[0]
+        raise ArithmeticError(
+            f"the inverse of the curvature has the eigenvalue {ritz[0]:.3g}, which must be positive: "
+            "double precision needs a larger regularization"
+        )
+    point = norm * vectors[0]
 
     def resolvent_at(multiplier: float) -> Resolvent:
         return lambda vector: vector * ritz / (1.0 + multiplier * ritz)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg.blas import dsymm, dsymv, dsyrk
 
-from mlogb_core._linalg import cholesky
+from mlogb_core._linalg import cholesky, invert_triangle, length
 from mlogb_core._validation import Array, as_integer, as_matrix, as_positive, take
 from mlogb_core.curvature.base import Step, check_regularization, step_weights
 from mlogb_core.projection import project_by_lanczos
@@ -114,7 +114,7 @@ class DenseCurvature:
         self._check_regularization(frame, factor)
         weights = step_weights(frame.block, residual, factor, step_size)
         point = parameter.reshape(-1) - step_size * (weights @ frame.solved)
-        if np.linalg.norm(point) <= norm_bound:
+        if length(point) <= norm_bound:
             return Step(point.reshape(parameter.shape), 0.0)
         change = self._change(frame, np.sqrt(step_size) * factor)
 
@@ -166,7 +166,7 @@ class DenseCurvature:
     def _change(self, frame: DenseFrame, factor: Array) -> Array:
         r"""Rows R with :math:`(H + XFF^\top X^\top)^{-1} = H^{-1} - R^\top R`."""
         inner = np.eye(self.n_outcomes) + factor.T @ frame.block @ factor
-        return np.asarray(np.linalg.solve(cholesky(inner), factor.T @ frame.solved))
+        return np.asarray(invert_triangle(cholesky(inner)) @ (factor.T @ frame.solved))
 
     def _check_regularization(self, frame: DenseFrame, factor: Array) -> None:
         """Against the largest eigenvalue of one Hessian, from below: the sum is not at hand."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mlogb_core._linalg import smallest_eigenpairs, subtract_product
+from mlogb_core._linalg import add_product, polar, smallest_eigenpairs
 from mlogb_core._validation import Array, as_finite, as_integer, as_non_negative, take
 from mlogb_core.curvature.base import check_regularization
 from mlogb_core.curvature.low_rank import LowRankCurvature, LowRankFrame
@@ -87,7 +87,7 @@ class FrequentDirections(LowRankCurvature):
             return
         values, weakest = smallest_eigenpairs(core, size - self.sketch_size)
         reflector, inverse = _block_reflector(weakest, self.sketch_size)
-        core = _reflected(core, reflector, inverse)[: self.sketch_size, : self.sketch_size]
+        core = _reflected(core, reflector, inverse, self.sketch_size)
         discarded = max(float(values[-1]), 0.0)
         core.flat[:: self.sketch_size + 1] -= discarded
         self._deflate(self._rows[:size], reflector, inverse)
@@ -123,7 +123,7 @@ class FrequentDirections(LowRankCurvature):
     def _deflate(self, rows: Array, reflector: Array, inverse: Array) -> None:
         """Apply the reflector to the basis, in place, as far as its first m rows."""
         kept = self.sketch_size
-        subtract_product(rows[:kept], reflector[:kept] @ inverse, reflector.T @ rows)
+        add_product(rows[:kept], reflector[:kept] @ inverse, reflector.T @ rows, scale=-1.0)
 
 
 def _block_reflector(removed: Array, kept: int) -> tuple[Array, Array]:
@@ -145,14 +145,20 @@ def _block_reflector(removed: Array, kept: int) -> tuple[Array, Array]:
     Y : (n, k) array
     inverse : (k, k) array
     """
-    left, singular, right = np.linalg.svd(removed[kept:])
+    orthogonal, inverse = polar(removed[kept:])
     reflector = removed.copy()
-    reflector[kept:] += left @ right
-    return reflector, np.asarray((right.T / (1.0 + singular)) @ right)
+    reflector[kept:] += orthogonal
+    return reflector, inverse
 
 
-def _reflected(core: Array, reflector: Array, inverse: Array) -> Array:
-    """The quadratic form `core` in the coordinates behind the reflector, symmetric."""
-    half = core - (reflector @ inverse) @ (reflector.T @ core)
-    whole = half - (half @ reflector) @ (inverse @ reflector.T)
-    return np.asarray((whole + whole.T) / 2.0)
+def _reflected(core: Array, reflector: Array, inverse: Array, kept: int) -> Array:
+    r"""The leading block of the quadratic form `core` in the coordinates behind the reflector.
+
+    With :math:`M = Y(I + P)^{-1}`, the reflected form is :math:`C - M V^\top - V M^\top` for
+    :math:`V = C Y - \tfrac12 M Y^\top C Y`: one product, and symmetric to the bit.
+    """
+    scaled = reflector @ inverse
+    image = core @ reflector
+    image -= 0.5 * (scaled @ (reflector.T @ image))
+    product = scaled[:kept] @ image[:kept].T
+    return np.asarray(core[:kept, :kept] - (product + product.T))

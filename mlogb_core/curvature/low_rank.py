@@ -17,7 +17,15 @@ import numpy as np
 from scipy.linalg import LinAlgError
 from scipy.linalg.blas import dnrm2
 
-from mlogb_core._linalg import cholesky, cholesky_solve, orthonormal_rows, whiten
+from mlogb_core._linalg import (
+    add_product,
+    cholesky,
+    cholesky_solve,
+    invert_triangle,
+    length,
+    orthonormal_rows,
+    whiten,
+)
 from mlogb_core._validation import Array, as_integer, as_positive
 from mlogb_core.curvature.base import Step, step_weights
 from mlogb_core.projection import Resolvent, project_onto_ball
@@ -198,7 +206,7 @@ class LowRankCurvature:
         weights = step_weights(frame.block, residual, factor, step_size)
         direction = weights @ np.hstack((frame.solved, frame.outside / self.regularization))
         point = parameter.reshape(-1) - step_size * self._expand(frame, direction)
-        if np.linalg.norm(point) <= norm_bound:
+        if length(point) <= norm_bound:
             return Step(point.reshape(parameter.shape), 0.0)
 
         core = self._grown(frame, np.sqrt(step_size) * factor)
@@ -240,9 +248,9 @@ class LowRankCurvature:
         triangle = self._triangle_outside(square, inside)
         if triangle is None:
             return self._split_carefully(action, inside)
-        inverse = np.linalg.inv(triangle)
+        inverse = invert_triangle(triangle)
         fresh = -(inverse @ inside) @ self.basis
-        fresh += np.kron(inverse, action)
+        fresh += (inverse[:, :, None] * action).reshape(fresh.shape)
         inside, fresh = self._without_overlap(inside, fresh, triangle)
         return inside, fresh, triangle
 
@@ -275,9 +283,10 @@ class LowRankCurvature:
     def _grown(self, frame: LowRankFrame, factor: Array) -> Array:
         """Core in the joint basis after adding (F' coordinates)' (F' coordinates)."""
         update = factor.T @ frame.coordinates
-        core = update.T @ update
-        core[: self.rank, : self.rank] += self.core
-        return np.asarray(core)
+        core = np.zeros((update.shape[1], update.shape[1]))
+        core[: self.rank, : self.rank] = self.core
+        add_product(core, update.T, update)
+        return core
 
     def _ridge_factor(self) -> Array:
         r"""Cholesky factor of :math:`\lambda I + C`, made once a round."""
@@ -296,8 +305,9 @@ class LowRankCurvature:
         ridge = self.regularization + multiplier
 
         def solve(vector: Array) -> Array:
-            inside = cholesky_solve(factor, vector[None, :-1])[0]
-            return np.append(inside, vector[-1] / ridge)
+            solution = vector / ridge
+            solution[:-1] = cholesky_solve(factor, vector[None, :-1])[0]
+            return solution
 
         return solve
 
