@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg.blas import dsymm, dsymv, dsyrk
+from scipy.linalg.blas import dsymv, dsyrk
 
 from mlogb_core._linalg import cholesky, invert_triangle, length
 from mlogb_core._validation import Array, as_integer, as_matrix, as_positive, take
 from mlogb_core.curvature.base import Step, check_regularization, step_weights
 from mlogb_core.projection import project_by_lanczos
+
+_FEW = 4
 
 
 class DenseFrame(NamedTuple):
@@ -50,7 +52,7 @@ class DenseCurvature:
     Attributes
     ----------
     inverse : (Kd, Kd) array
-        :math:`H^{-1}`, column-major; only its lower triangle is kept up to date.
+        :math:`H^{-1}`, column-major: its lower triangle; the upper one is 0.
 
     Notes
     -----
@@ -70,17 +72,20 @@ class DenseCurvature:
 
     @property
     def image_cost(self) -> int:
-        r"""Multiplications that the image of one action takes, :math:`K (Kd)^2`."""
-        return self.n_outcomes * self.rank_bound**2
+        r"""Multiplications that the image of one action takes, :math:`(Kd)^2`."""
+        return self.rank_bound**2
 
     def images(self, actions: Array) -> Array:
         r"""The (n, K, Kd) rows :math:`(I \otimes x)^\top H^{-1}` of (n, d) actions."""
         n, K, d = actions.shape[0], self.n_outcomes, self.n_features
-        rows = np.zeros((n, K, K, d))
-        for i in range(K):
-            rows[:, i, i] = actions
-        products = dsymm(1.0, self.inverse, rows.reshape(n * K, K * d).T, lower=1)
-        return np.asarray(products.T.reshape(n, K, K * d))
+        products = np.empty((n, K, K, d))
+        blocks = self.inverse.reshape((d, K, d, K), order="F")
+        for j in range(K):
+            products[:, j, j] = _symmetric_products(blocks[:, j, :, j], actions)
+            for i in range(j + 1, K):
+                products[:, j, i] = actions @ blocks[:, i, :, j].T
+                products[:, i, j] = actions @ blocks[:, i, :, j]
+        return products.reshape(n, K, K * d)
 
     def inverse_blocks(self, actions: Array, images: Array | None = None) -> Array:
         r"""The (n, K, K) blocks :math:`A(x) = (I \otimes x)^\top H^{-1} (I \otimes x)`."""
@@ -160,7 +165,7 @@ class DenseCurvature:
         """Rebuild the curvature from `state_dict`."""
         curvature = cls(*(take(state, k) for k in ("n_outcomes", "n_features", "regularization")))
         size = curvature.rank_bound
-        curvature.inverse[...] = as_matrix("inverse", take(state, "inverse"), (size, size))
+        curvature.inverse[...] = np.tril(as_matrix("inverse", take(state, "inverse"), (size, size)))
         return curvature
 
     def _change(self, frame: DenseFrame, factor: Array) -> Array:
@@ -176,3 +181,13 @@ class DenseCurvature:
     def _symmetric(self) -> Array:
         lower = np.tril(self.inverse)
         return np.asarray(lower + np.tril(lower, -1).T)
+
+
+def _symmetric_products(lower: Array, rows: Array) -> Array:
+    """`rows` times a symmetric matrix of which the lower triangle is given, the upper one being 0.
+
+    BLAS' symmetric product with one vector reads half the matrix, but would copy a part of a larger one.
+    """
+    if lower.flags.f_contiguous and len(rows) <= _FEW:
+        return np.array([dsymv(1.0, lower, row, lower=1) for row in rows])
+    return np.asarray(rows @ lower + rows @ lower.T - rows * np.diag(lower))
