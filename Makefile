@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test test-slow lint notebooks readme lab lock clean
+.PHONY: help setup reproduce test test-slow test-very-slow bench lint notebooks readme lab lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,10 +42,13 @@ lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/mypy
 
 test: lint  ## every check: lint, types, unit, property and doc tests, notebooks, a smoke batch
-	$(BIN)/python -m pytest --nbval -n $(JOBS) --dist loadscope -m "not slow"
+	$(BIN)/python -m pytest --nbval -n $(JOBS) --dist loadscope -m "not slow and not very_slow"
 
 test-slow: $(STAMP)  ## the long comparisons with the literal algorithms
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope -m slow
+
+test-very-slow: $(STAMP)  ## 3,000 rounds against the literal algorithm at the largest sizes (40 minutes)
+	$(BIN)/python -m pytest -n $(JOBS) --dist load -m very_slow
 
 notebooks: $(STAMP)  ## execute every notebook text into its paired .ipynb
 	$(BIN)/mlogb notebooks build
