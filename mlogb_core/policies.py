@@ -293,6 +293,7 @@ class OptimisticPolicy:
             | {f"selected.{k}": v.copy() for k, v in selected.items()}
             | {
                 "curvature": type(self.curvature).__name__,
+                "compiled": type(self) is not OptimisticPolicy,
                 "radius": json.dumps(self.radius.describe()),
                 "rewards": self.rewards.copy(),
                 "step_size": self.step_size,
@@ -323,7 +324,7 @@ class OptimisticPolicy:
         curvature = _CURVATURES[kind].from_state(
             {key.removeprefix(prefix): state[key] for key in state if key.startswith(prefix)}
         )
-        policy = cls(
+        policy = _policy_class(bool(take(state, "compiled")))(
             curvature,
             take(state, "rewards"),
             step_size=take(state, "step_size"),
@@ -386,10 +387,13 @@ class OptimisticPolicy:
             return part.value + self._bonus(beta, part, self.curvature.inverse_blocks(part.actions, image))
 
         upper = estimate.value + self._largest_bonus(beta, estimate)
-        batch_size = max(2, _CHEAP // (self.curvature.image_cost + 1))
-        choice, scored = choose_pruned(estimate.value, upper, score, self.tie_tolerance, batch_size)
+        choice, scored = choose_pruned(estimate.value, upper, score, self.tie_tolerance, self._batch_size())
         selected = _Selected(estimate.actions[choice.action].copy(), images[choice.action].copy())
         return choice, scored, selected
+
+    def _batch_size(self) -> int:
+        """How many actions are scored at first: two, or as many as take no time."""
+        return max(2, _CHEAP // (self.curvature.image_cost + 1))
 
     @contextmanager
     def _round_named(self) -> Iterator[None]:
@@ -511,6 +515,7 @@ def eofd(
     norm_bound: float,
     radius: Radius,
     buffer: int = 1,
+    compiled: bool = False,
 ) -> OptimisticPolicy:
     """EOFD-MLogB: the optimistic policy over a Frequent Directions sketch of at most m directions.
 
@@ -528,14 +533,22 @@ def eofd(
         The rule for beta.
     buffer : int
         Rounds between two shrinks of the sketch; 1 is the paper's algorithm.
+    compiled : bool
+        Whether numba's kernels run the round; the iterates are the same to roundoff.
 
     Returns
     -------
     OptimisticPolicy
+
+    Raises
+    ------
+    ImportError
+        If numba is asked for and not installed.
     """
     rewards = as_rewards(rewards)
     sketch = FrequentDirections(rewards.size, n_features, regularization, sketch_size, buffer)
-    return OptimisticPolicy(sketch, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
+    policy = _policy_class(compiled)
+    return policy(sketch, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
 
 
 def oful(
@@ -546,11 +559,13 @@ def oful(
     step_size: float,
     norm_bound: float,
     radius: Radius,
+    compiled: bool = False,
 ) -> OptimisticPolicy:
     """OFUL-MLogB: the optimistic policy over the full Kd x Kd Hessian; parameters as in `eofd`."""
     rewards = as_rewards(rewards)
     hessian = DenseCurvature(rewards.size, n_features, regularization)
-    return OptimisticPolicy(hessian, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
+    policy = _policy_class(compiled)
+    return policy(hessian, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
 
 
 def first_order(
@@ -566,6 +581,14 @@ def first_order(
     rewards = as_rewards(rewards)
     identity = NoCurvature(rewards.size, n_features, regularization)
     return OptimisticPolicy(identity, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
+
+
+def _policy_class(compiled: bool) -> type[OptimisticPolicy]:
+    if not compiled:
+        return OptimisticPolicy
+    from mlogb_core.compiled import CompiledPolicy  # numba is optional
+
+    return CompiledPolicy
 
 
 def _radius_of(state: Mapping[str, Any]) -> Radius:
