@@ -93,6 +93,9 @@ class CompiledPolicy(OptimisticPolicy):
             _scores(value, slopes, blocks, index, beta, total, scores, known)
             limit *= 2
 
+    def _batch_size(self) -> int:
+        return 2  # choosing takes no time here
+
     def _image_shape(self) -> tuple[int, int]:
         curvature = self.curvature
         width = curvature.rank if isinstance(curvature, FrequentDirections) else curvature.rank_bound
