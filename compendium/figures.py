@@ -37,6 +37,8 @@ STYLES: Mapping[str, Style] = {
     "random": Style("random play", "#555555", (2, 3), "x"),
     "eofd-literal": Style("EOFD, as printed", "#E69F00", (9, 1.5), "P"),
     "oful-literal": Style("OFUL, as printed", "#56B4E9", (6, 1.5, 1, 1.5, 1, 1.5), "X"),
+    "eofd-compiled": Style("EOFD-MLogB, compiled", "#8C2D04", (3, 1.2), "v"),
+    "oful-compiled": Style("OFUL-MLogB, compiled", "#08306B", (8, 2, 2, 2), "p"),
 }
 
 

@@ -187,6 +187,9 @@ def mnist_findings(final_regret: pd.DataFrame) -> list[str]:
     return sentences
 
 
+_TIMED = ("oful", "oful-literal", "eofd-literal", "eofd-compiled", "oful-compiled")
+
+
 def time_findings(timings: pd.DataFrame) -> list[str]:
     """What the times say, in sentences; ratios are within one run.
 
@@ -196,7 +199,7 @@ def time_findings(timings: pd.DataFrame) -> list[str]:
     timings = timings[timings["first_round"] > 1]
     for setting in timings["setting"].astype(str).unique():
         present = set(timings.loc[timings["setting"].astype(str) == setting, "policy"].astype(str))
-        others = [p for p in ("oful", "oful-literal", "eofd-literal") if {"eofd", p} <= present]
+        others = [p for p in _TIMED if {"eofd", p} <= present]
         ratios = {policy: time_ratio(timings, setting, policy, "eofd") for policy in others}
         if ratios:
             listed = [

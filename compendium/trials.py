@@ -35,7 +35,7 @@ from mlogb_core.policies import OptimisticPolicy, Policy, RandomPolicy, eofd, fi
 from mlogb_core.simulation import Trial, run_trial, trial_streams
 
 COMPARISON = ("eofd", "oful", "first-order", "greedy", "random")
-POLICIES = (*COMPARISON, "eofd-literal", "oful-literal")
+POLICIES = (*COMPARISON, "eofd-literal", "oful-literal", "eofd-compiled", "oful-compiled")
 TIMES = ("select_seconds", "update_seconds")
 _LOG = logging.getLogger(__name__)
 
@@ -111,6 +111,8 @@ class Setting(BaseModel):
             "random": lambda: RandomPolicy(rng),
             "eofd-literal": lambda: LiteralEOFD(*problem, **sketched),
             "oful-literal": lambda: LiteralOFUL(*problem, **optimistic),
+            "eofd-compiled": lambda: eofd(*problem, **sketched, compiled=True),
+            "oful-compiled": lambda: oful(*problem, **optimistic, compiled=True),
         }
         return {name: makers[name]() for name in self.policies}
 

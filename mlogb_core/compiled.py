@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from mlogb_core._linalg import cholesky, cholesky_solve, polar, smallest_eigenpairs
 from mlogb_core._validation import Array
 from mlogb_core.choice import _SLACK, Choice
+from mlogb_core.confidence import ConstantRadius
 from mlogb_core.curvature import DenseCurvature, FrequentDirections
 from mlogb_core.curvature.base import check_regularization
 from mlogb_core.curvature.low_rank import _OVERLAP, _SMALLEST_SQUARE, _WELL_OUTSIDE
@@ -31,6 +33,7 @@ except ImportError as error:
     raise ImportError("compiled=True needs numba: pip install .[fast]") from error
 
 _BLOCK = 512  # columns: with some hundred rows they fit into the second-level cache
+_TINY = 3  # features of the problem on which the kernels are compiled
 _SMALL = 48  # up to this order a Cholesky factorisation in loops beats the call of LAPACK
 
 
@@ -65,6 +68,8 @@ class CompiledPolicy(OptimisticPolicy):
         if not isinstance(curvature, FrequentDirections | DenseCurvature):
             raise ValueError(f"curvature must be a sketch or the full Hessian, got {curvature!r}")
         super().__init__(curvature, rewards, **settings)
+        if curvature.n_features != _TINY:
+            _compile_kernels()
 
     def _estimate(self, actions: Array) -> _Estimate:
         value, slopes, _ = _estimates(actions, self.parameter, self.rewards)
@@ -206,6 +211,20 @@ class CompiledPolicy(OptimisticPolicy):
         _deflate(sketch._rows[:n], reflector, scaled, kept)
         sketch._hold(core)
         sketch.shrinkage += discarded
+
+
+@cache
+def _compile_kernels() -> None:
+    """Play a few rounds of a tiny problem, so that no round of a larger one waits for the compiler."""
+    for n_outcomes in (1, 2):
+        settings: dict[str, Any] = {"step_size": 5.0, "norm_bound": 0.5, "radius": ConstantRadius(0.1)}
+        for curvature in (
+            FrequentDirections(n_outcomes, _TINY, 1.0, sketch_size=2),
+            DenseCurvature(n_outcomes, _TINY, 1.0),
+        ):
+            policy = CompiledPolicy(curvature, np.ones(n_outcomes), **settings)
+            for actions in np.eye(_TINY)[np.arange(2 * _TINY)[:, None] % _TINY - np.arange(2)]:
+                policy.update(actions[policy.select(actions)], 0)
 
 
 @_kernel

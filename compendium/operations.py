@@ -1,0 +1,187 @@
+r"""Floating-point operations of a round: counted while it runs, and derived from (K, d, m).
+
+`counted` watches a policy: every ``@``, BLAS and LAPACK call of the library is entered with the
+operations that its shapes imply, so that the counts have no noise and no machine in them. A multiplication
+and an addition are two operations. Factorisations have the textbook's leading terms. Not counted is
+what works entry by entry (sums, exponentials, ``einsum``, Kronecker products, copies) and the
+eigenvalues of Lanczos' tridiagonal matrices, of order about ten; nor can compiled kernels be.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from mlogb_core import _linalg
+from mlogb_core.curvature import dense
+
+Cost = Callable[..., float]
+
+
+@dataclass
+class Operations:
+    """What was counted, by the name of the kernel; ``matmul`` stands for ``@``."""
+
+    flops: Counter[str] = field(default_factory=Counter)
+    calls: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def total(self) -> float:
+        """All operations."""
+        return float(sum(self.flops.values()))
+
+    def enter(self, kernel: str, flops: float) -> None:
+        """Add one call."""
+        self.flops[kernel] += flops  # type: ignore[assignment]  # counts of thirds are no integers
+        self.calls[kernel] += 1
+
+
+def _cubic(factor: float) -> Cost:
+    return lambda a, *_, **__: float(np.prod(a.shape[:-2])) * factor * a.shape[-1] ** 3
+
+
+def _solve(a: Any, b: Any, **_: Any) -> float:
+    return 2 / 3 * len(a) ** 3 + 2 * len(a) * np.size(b)
+
+
+def _singular(tall: float, square: float) -> Cost:
+    def cost(a: Any, *_: Any, **__: Any) -> float:
+        short, long = sorted(a.shape)
+        return tall * long * short**2 + square * short**3
+
+    return cost
+
+
+_VALUES, _SVD = _singular(4, -4 / 3), _singular(6, 20)
+_EIGEN = _cubic(14 / 3)  # to tridiagonal form 4/3, divide and conquer 4/3, back 2
+_BLAS: dict[str, Cost] = {
+    "dgemm": lambda _, a, b, **__: 2 * a.size * b.shape[1],
+    "dtrsm": lambda _, a, b, **__: len(a) * b.size,
+    "dpotrf": _cubic(1 / 3),
+    "dpotrs": lambda a, b, **_: 2 * len(a) * b.size,
+    "dtrtri": _cubic(1 / 3),
+    "dgesv": _solve,
+    "dsyevr": lambda a, iu, **_: 4 / 3 * len(a) ** 3 + 2 * len(a) ** 2 * iu,
+    "eigh": _EIGEN,
+    "qr": lambda a, **_: 4 * a.shape[0] * a.shape[1] ** 2 - 4 / 3 * a.shape[1] ** 3,
+}
+_DENSE: dict[str, Cost] = {
+    "dsymv": lambda _, a, x, **__: 2 * len(a) * len(x),
+    "dsyrk": lambda _, a, **__: len(a) * (len(a) + 1) * a.shape[1],
+}
+_NUMPY: dict[str, Cost] = {
+    "svd": _SVD,
+    "eigh": _EIGEN,
+    "eigvalsh": _cubic(4 / 3),
+    "solve": _solve,
+    "norm": lambda a, order=None, **_: _VALUES(a) if order == 2 and np.ndim(a) == 2 else 0.0,
+}
+_COUNTING: list[Operations] = []
+
+
+class _Watched(np.ndarray):
+    """An array whose products are counted, and of which results and views are such arrays again."""
+
+    def __matmul__(self, other: Any) -> Any:
+        return _product(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return _product(other, self)
+
+
+def _product(left: Any, right: Any) -> Any:
+    result = np.matmul(left, right)
+    for operations in _COUNTING:
+        operations.enter("matmul", 2 * left.shape[-1] * np.size(result))
+    return result
+
+
+def _viewed(value: Any, kind: type[Any]) -> Any:
+    """The array, or the tuple of arrays, as arrays of a kind; anything else as it is."""
+    if isinstance(value, tuple):
+        parts = [_viewed(part, kind) for part in value]
+        return value._make(parts) if hasattr(value, "_make") else tuple(parts)
+    return value.view(kind) if isinstance(value, np.ndarray) and value.dtype == np.float64 else value
+
+
+def _hold(owner: Any, kind: type[Any]) -> None:
+    for name, value in vars(owner).items():
+        setattr(owner, name, _viewed(value, kind))
+
+
+@contextmanager
+def counted(policy: Any) -> Iterator[Operations]:
+    """Count what a policy, of the library or of `literal`, computes inside the block.
+
+    Parameters
+    ----------
+    policy : OptimisticPolicy or LiteralPolicy
+        Its arrays are watched inside the block, and are plain arrays again behind it. Its results are the same.
+
+    Yields
+    ------
+    Operations
+    """
+    operations = Operations()
+    owners = [policy, policy.curvature] if hasattr(policy, "curvature") else [policy]
+
+    def watching(function: Any, kernel: str = "", cost: Cost | None = None) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            flops = cost(*arguments, **options) if cost else 0.0
+            if flops:
+                operations.enter(kernel, flops)
+            return _viewed(function(*arguments, **options), _Watched)
+
+        return call
+
+    with ExitStack() as stack:
+        for module, costs in ((_linalg, _BLAS), (dense, _DENSE), (np.linalg, _NUMPY)):
+            for kernel, cost in costs.items():
+                call = watching(getattr(module, kernel), kernel, cost)
+                stack.enter_context(patch.object(module, kernel, call))
+        for name in ("asarray", "ascontiguousarray"):  # they would drop the subclass
+            stack.enter_context(patch.object(np, name, watching(getattr(np, name))))
+        _COUNTING.append(operations)
+        stack.callback(_COUNTING.remove, operations)
+        for owner in owners:
+            _hold(owner, _Watched)
+            stack.callback(_hold, owner, np.ndarray)
+        yield operations
+
+
+def eofd_flops(
+    K: int, d: int, m: int, *, actions: float, scored: float, newton: float = 0, projected: float = 0
+) -> tuple[float, float]:
+    """Operations of EOFD's `select` and `update` with a full sketch.
+
+    Parameters
+    ----------
+    K, d, m : int
+        Outcomes, features and sketch size.
+    actions, scored : float
+        Size of the action set, and how many of them pruning leaves.
+    newton, projected : float
+        Factorisations of projections, and projections; 0 if the step stays in the ball.
+    """
+    N, g = K * d, m + K
+    select = 2 * actions * N + m**3 / 3 + scored * (2 * N * m + K * m**2 + 4 * K**2 * m + 4 / 3 * K**3)
+    frame = 4 * K * N * m + 2 * K * m**2 + 6 * K**2 * m
+    step = 2 * N * g + projected * (4 * N * g + 2 * K * g**2) + newton * (g**3 / 3 + 4 * g**2)
+    core = 2 * K * g**2 + 4 / 3 * g**3 + 2 * K * g**2 + 2 * K * g**2 + 2 * K * m**2
+    return select, frame + step + core + 2 * K * N * (g + m)
+
+
+def oful_flops(
+    K: int, d: int, *, actions: float, scored: float, lanczos: float = 0
+) -> tuple[float, float]:
+    """Operations of OFUL's `select` and `update`; `lanczos` counts steps, the rest is as for `eofd_flops`."""
+    N = K * d
+    images = 2 * N**2 + (2 * N * d if K > 1 else 0)  # a diagonal block is a triangle, read twice
+    update = K * N * (N + 1) + 6 * K**2 * N + 2 * K * N
+    return 2 * actions * N + scored * (images + 2 * K * N), update + lanczos * (2 * N**2 + 4 * K * N)
