@@ -33,6 +33,7 @@ except ImportError as error:
     raise ImportError("compiled=True needs numba: pip install .[fast]") from error
 
 _BLOCK = 512  # columns: with some hundred rows they fit into the second-level cache
+_WIDE = 100_000  # numbers in a basis from which on, for K > 1, the products are BLAS' business
 _TINY = 3  # features of the problem on which the kernels are compiled
 _SMALL = 48  # up to this order a Cholesky factorisation in loops beats the call of LAPACK
 
@@ -109,13 +110,23 @@ class CompiledPolicy(OptimisticPolicy):
     def _blocks(self, actions: Array, index: Indices, images: Array) -> Array:
         """A(x) of some actions; their images are written into `images`."""
         curvature = self.curvature
-        if isinstance(curvature, FrequentDirections):
+        if self._is_wide():
+            part = actions[index]
+            images[index] = curvature.images(part)
+            blocks = curvature.inverse_blocks(part, images[index])
+        elif isinstance(curvature, FrequentDirections):
             blocks = _sketch_blocks(
                 actions, index, curvature.basis, curvature._ridge_factor(), curvature.regularization, images
             )
         else:
             blocks = _dense_blocks(actions, index, curvature.inverse, images)
         return np.asarray(blocks)
+
+    def _is_wide(self) -> bool:
+        """Whether products with K vectors at once pay for the call of BLAS."""
+        curvature = self.curvature
+        is_sketch = isinstance(curvature, FrequentDirections)
+        return is_sketch and curvature.n_outcomes > 1 and curvature.image_cost >= _WIDE
 
     def _learn(self, action: Array, outcome: int) -> tuple[Array, tuple[float, float]]:
         if isinstance(self.curvature, DenseCurvature):
@@ -147,6 +158,10 @@ class CompiledPolicy(OptimisticPolicy):
         rank, rows = sketch.rank, sketch._rows
         image = self._image_of(action)
         inside = sketch.images(action[None])[0] if image is None else image
+        if self._is_wide():
+            inside, fresh, outside = sketch._split(action, inside)
+            rows[rank : rank + len(fresh)] = fresh
+            return inside, len(fresh), outside
         outside, well = _triangle(inside, action)
         K = sketch.n_outcomes
         if well and rank + K <= len(rows):
@@ -208,7 +223,10 @@ class CompiledPolicy(OptimisticPolicy):
         discarded = max(float(values[-1]), 0.0)
         scaled = reflector @ inverse
         core = _reflected(core, reflector, scaled, kept, discarded)
-        _deflate(sketch._rows[:n], reflector, scaled, kept)
+        if self._is_wide():
+            sketch._deflate(sketch._rows[:n], reflector, inverse)
+        else:
+            _deflate(sketch._rows[:n], reflector, scaled, kept)
         sketch._hold(core)
         sketch.shrinkage += discarded
 

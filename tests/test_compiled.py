@@ -67,9 +67,10 @@ def test_the_same_play(kind, K, d, m, prune, monkeypatch):
     assert_same_play(plain, fast, np.random.default_rng(K * d), 150)
 
 
-@pytest.mark.parametrize("small", [0, 1000])
-def test_both_projections(small, monkeypatch):
-    monkeypatch.setattr("mlogb_core.compiled._SMALL", small)
+@pytest.mark.parametrize("name", ["_SMALL", "_WIDE"])
+@pytest.mark.parametrize("limit", [0, 10**6])
+def test_both_ways_of_a_product_and_of_the_projection(name, limit, monkeypatch):
+    monkeypatch.setattr(f"mlogb_core.compiled.{name}", limit)
     assert_same_play(*pair("eofd", 2, 30, 12, norm_bound=0.5), np.random.default_rng(1), 150)
 
 
