@@ -1,0 +1,9 @@
+"""Entry point of `python -m benchmarks`; threads are set before NumPy is loaded."""
+
+import os
+
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1", NUMBA_NUM_THREADS="1")
+
+from benchmarks.cli import main
+
+main()

@@ -1,0 +1,186 @@
+"""The command line: measure a plan, write the record, draw the figures.
+
+A wrong request ends with code 2, a failure with code 1. Actions that differ between variants are a
+failure, reported after everything has been written.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import matplotlib as mpl
+import typer
+from rich.console import Console
+from rich.progress import track
+
+from benchmarks import figures, machine, memory, plan, regret, report, roofline, timing
+from benchmarks.variants import FORMS, missing_forms
+from compendium.paths import FailureError, UsageError, figures_folder, project_root
+
+Item = TypeVar("Item")
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+class Part(StrEnum):
+    """What can be measured alone."""
+
+    TABLE = "table"
+    CURVE = "curve"
+    MAP = "map"
+    REGRET = "regret"
+    ROOFLINE = "roofline"
+    MEMORY = "memory"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point; always leaves by SystemExit."""
+    try:
+        app(args=arguments, prog_name="python -m benchmarks")
+    except (UsageError, FailureError) as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2 if isinstance(error, UsageError) else 1) from None
+
+
+@app.command()
+def bench(
+    quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes: shows that everything runs.")] = False,
+    part: Annotated[list[Part] | None, typer.Option(help="Measure only this; may be repeated.")] = None,
+    results: Annotated[Path | None, typer.Option(help="Folder of the record and the tables.")] = None,
+    pictures: Annotated[Path | None, typer.Option("--figures", help="Folder of the figures.")] = None,
+    redraw: Annotated[bool, typer.Option("--redraw", help="Write page and figures from the record.")] = False,
+) -> None:
+    """Time all variants side by side, on one thread, and write tables and figures.
+
+    A whole run goes to benchmarks/results and figures; one with --quick or --part goes to the folder
+    `local` inside them.
+    """
+    mpl.use("Agg")
+    local = quick or bool(part)
+    own = project_root() / "benchmarks" / "results"
+    folder = results or (own / "local" if local else own)
+    pictures = pictures or figures_folder(local)
+    if redraw:
+        record = _stored(folder)
+    else:
+        with machine.single_thread():
+            record = measure(plan.quick() if quick else plan.full(), part or list(Part), quick)
+    written = [report.write(folder, record), *draw(record, folder, pictures)]
+    for path in written:
+        print(path.relative_to(project_root()) if path.is_relative_to(project_root()) else path)
+    if failures := report.unequal(record["timings"]):
+        raise FailureError("\n".join(failures))
+
+
+def measure(chosen: plan.Plan, parts: Iterable[Part], quick: bool = False) -> dict[str, Any]:
+    """Carry out a plan and return the record.
+
+    Parameters
+    ----------
+    chosen : Plan
+        What to measure.
+    parts : iterable of Part
+        Which parts of it. The roofline needs the table.
+    quick : bool
+        Whether the record is to say that its numbers mean nothing.
+
+    Returns
+    -------
+    dict
+        Plain values: machine, rates, and the tables `timings`, `equal_regret`, `roofline`, `memory`.
+    """
+    parts = set(parts)
+    started, clock = datetime.now(UTC), time.perf_counter()
+    missing = missing_forms()
+    for form, reason in missing.items():
+        print(f"left out: the {form} form: {reason}", file=sys.stderr)
+    forms = tuple(form for form in FORMS if form not in missing)
+    record: dict[str, Any] = {
+        "quick": quick,
+        "parts": sorted(parts),
+        **machine.record(),
+        "started": started.isoformat(timespec="seconds"),
+        "seed": plan.SEED,
+        "limits": vars(chosen.limits).copy(),
+        "regimes": {name: describe(name) for name in chosen.regimes},
+        "left_out": [f"the {form} form: {reason}" for form, reason in missing.items()],
+        "timings": [],
+    }
+    makers: dict[Part, Callable[[plan.Plan, tuple[str, ...]], list[plan.Cell]]] = {
+        Part.TABLE: plan.table_cells, Part.CURVE: plan.curve_cells, Part.MAP: plan.map_cells,
+    }  # fmt: skip
+    cells = [cell for part, make in makers.items() if part in parts for cell in make(chosen, forms)]
+    for cell in _shown(cells, "timing"):
+        record["timings"] += timing.rows(cell, timing.play(cell, chosen.limits))
+    if Part.REGRET in parts:
+        _add_regret(record, chosen, tuple(form for form in forms if form != "literal"))
+    if Part.ROOFLINE in parts and Part.TABLE in parts:
+        table = [row for row in record["timings"] if row["part"] == "table"]
+        record["rates"] = roofline.rates(table, chosen.gemm_order, chosen.large_megabytes)
+        record["roofline"] = roofline.rows(table, record["rates"])
+    if Part.MEMORY in parts:
+        record["memory"] = memory.rows(chosen.table)
+    record["duration_seconds"] = round(time.perf_counter() - clock, 1)
+    return record
+
+
+def draw(record: dict[str, Any], folder: Path, pictures: Path) -> list[Path]:
+    """Draw the figures whose parts were measured; return the pictures."""
+    timings = report.frame(record, "timings") if record["timings"] else None
+    drawn = []
+    for part, name, make in (
+        (Part.CURVE, "bench_time", figures.time_against_features),
+        (Part.MAP, "bench_map", figures.speedup_map),
+    ):
+        if timings is None or part not in record["parts"]:
+            continue
+        path = folder / report.RECORD
+        source = (
+            path.relative_to(project_root()).as_posix() if path.is_relative_to(project_root()) else path.name
+        )
+        about = {
+            "experiment": "benchmarks", "profile": "quick" if record["quick"] else "full",
+            "git_commit": record["git_commit"],
+        }  # fmt: skip
+        figures.save(make(timings), name, pictures, path, source, about)
+        drawn.append(pictures / f"{name}.png")
+    return drawn
+
+
+def describe(regime: str) -> str:
+    """A regime's parameters in one line."""
+    if regime == "paper":
+        return "λ and η by the paper's formulas at the exponents (0.75, 0.75), S = 1, theorem radius × 1e-6"
+    chosen = plan.settings(regime, 1, 1)
+    lam, eta, S = (chosen[name] for name in ("regularization", "step_size", "norm_bound"))
+    return f"λ = {lam:g}, η = {eta:g}, S = {S:g}, ridge radius × {chosen['radius'].scale:g}"
+
+
+def _add_regret(record: dict[str, Any], chosen: plan.Plan, forms: tuple[str, ...]) -> None:
+    problems, messages = regret.problems(chosen.regret)
+    record["left_out"] += messages
+    record["equal_regret"] = []
+    for problem in _shown(problems, "equal regret"):
+        regrets, timings = regret.measure(problem, chosen.regret, chosen.limits, forms)
+        record["equal_regret"] += regrets
+        record["timings"] += timings
+
+
+def _stored(folder: Path) -> dict[str, Any]:
+    import json
+
+    try:
+        record: dict[str, Any] = json.loads((folder / report.RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise UsageError(f"{folder / report.RECORD} is not there or cannot be read; measure first") from None
+    return record
+
+
+def _shown(items: list[Item], description: str) -> Iterable[Item]:
+    console = Console(stderr=True)
+    return track(items, description, console=console, disable=not console.is_terminal, transient=True)

@@ -1,0 +1,122 @@
+"""The machine: one thread, what it is, and how fast it multiplies and moves numbers."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.linalg.blas as blas
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from compendium import provenance
+from compendium.paths import FailureError, project_root
+
+#: Modules of ``compendium`` that the problems come from.
+PROBLEM_MODULES = ("data.py", "problems.py")
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Hold every BLAS and OpenMP pool at one thread, and make sure that it is.
+
+    Raises
+    ------
+    FailureError
+        If a pool keeps more threads.
+    """
+    with threadpool_limits(limits=1):
+        busy = [pool["prefix"] for pool in threadpool_info() if pool["num_threads"] != 1]
+        if busy:
+            raise FailureError(f"could not be held at one thread: {', '.join(busy)}")
+        yield
+
+
+def record() -> dict[str, Any]:
+    """What the times were measured on: processor, libraries, kernels, threads and code."""
+    pools = [
+        {key: pool.get(key) for key in ("prefix", "internal_api", "version", "architecture", "num_threads")}
+        for pool in threadpool_info()
+    ]
+    return {
+        "environment": provenance.environment(jobs=1)
+        | {"numba": _version("numba"), "openblas_coretype": os.environ.get("OPENBLAS_CORETYPE")},
+        "thread_pools": pools,
+        "code_digest": provenance.code_digest(PROBLEM_MODULES),
+        "benchmarks_digest": _own_digest(),
+        **provenance.git_state(project_root()),
+    }
+
+
+def gemm_rate(order: int, repeats: int = 5) -> float:
+    """Operations a second of a square matrix product, the best of a few.
+
+    Parameters
+    ----------
+    order : int
+        Rows and columns.
+    repeats : int
+        How many are timed.
+
+    Returns
+    -------
+    float
+        Flops per second.
+    """
+    rng = np.random.default_rng(0)
+    left, right = rng.standard_normal((2, order, order))
+    out = np.empty((order, order))
+    return 2.0 * order**3 / _best(lambda: np.matmul(left, right, out=out), repeats)
+
+
+def bandwidth(size: int, seconds: float = 0.2) -> dict[str, float]:
+    """Bytes a second of reading and of updating arrays, the best of many passes.
+
+    Parameters
+    ----------
+    size : int
+        Bytes that a pass goes over: those of the array whose place in the cache is of interest.
+    seconds : float
+        About how long to measure.
+
+    Returns
+    -------
+    dict
+        `read`: a dot product of one half with the other. `triad`: y += a x, which reads two arrays
+        and writes one.
+    """
+    x = np.ones(max(size // 16, 1))
+    y = np.ones_like(x)
+    repeats = max(3, int(seconds * 5e9 / max(size, 1)))
+    repeats = min(repeats, 2000)
+    read = _best(lambda: blas.ddot(x, y), repeats)
+    triad = _best(lambda: blas.daxpy(x, y, a=1e-9), repeats)
+    return {"read": 16.0 * x.size / read, "triad": 24.0 * x.size / triad}
+
+
+def _best(work: Callable[[], object], repeats: int) -> float:
+    work()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return max(min(times), 1e-9)
+
+
+def _own_digest() -> str:
+    """One digest of the sources of the benchmarks, names included."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return provenance.sha256("".join(f"{provenance.sha256(path)}  {path.name}\n" for path in files))
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,233 @@
+"""What is measured: sizes, the two regimes, and how long each variant plays.
+
+A *cell* is one problem with the variants that play it side by side. The table, the curve over d and
+the map over (Kd, m) are three lists of cells; `full` is the run that is committed and `quick` one of
+tiny sizes that only shows that everything works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.variants import Variant
+from mlogb_core.confidence import RidgeRadius, TheoremRadius, scaled_parameters
+from mlogb_core.environments import Environment, SyntheticEnvironment
+
+#: Largest Kd at which the literal OFUL, with its eigendecompositions of order Kd, is played.
+LITERAL_OFUL_LIMIT = 1000
+SEED = 20261127
+
+
+class Size(NamedTuple):
+    """Number of outcomes K, of features d, and sketch size m."""
+
+    n_outcomes: int
+    n_features: int
+    sketch_size: int
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a cell plays.
+
+    Attributes
+    ----------
+    block : int
+        Rounds that one variant plays before the next one's turn.
+    min_rounds, max_rounds : int
+        A variant plays at least and at most so many timed rounds,
+    seconds : float
+        and between them until it has used this much time.
+    extra_warmup : int
+        Rounds before timing beyond those that fill the sketch. OFUL plays as many as the largest
+        sketch beside it, so that both have come to project, or both have not.
+    """
+
+    block: int = 5
+    min_rounds: int = 10
+    max_rounds: int = 200
+    seconds: float = 4.0
+    extra_warmup: int = 40
+
+    def warmup(self, sketch_size: int, n_outcomes: int) -> int:
+        """Rounds before timing with a sketch of m directions, of which each round brings up to K."""
+        return -(-sketch_size // n_outcomes) + self.extra_warmup
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One problem and the variants that play it side by side.
+
+    Attributes
+    ----------
+    part, regime : str
+        Where it belongs: `table`, `curve`, `map` or `regret`; and the name of its parameters.
+    environment : Environment
+        The problem.
+    settings : dict
+        Lambda, eta, S and the radius, as keyword arguments of a policy.
+    variants : tuple of Variant
+        Who plays. A literal variant needs the NumPy one of the same family and sketch size.
+    """
+
+    part: str
+    regime: str
+    environment: Environment
+    settings: dict[str, Any]
+    variants: tuple[Variant, ...]
+
+    @property
+    def n_outcomes(self) -> int:
+        """K."""
+        return int(self.environment.rewards.size)
+
+    @property
+    def length(self) -> int:
+        """Kd."""
+        return self.n_outcomes * self.environment.n_features
+
+    @property
+    def name(self) -> str:
+        """What is shown while it runs, and what picks its random streams."""
+        sketches = sorted({v.sketch_size for v in self.variants if v.family == "eofd"})
+        shown = ", ".join(map(str, sketches))
+        return f"{self.part} {self.regime} K={self.n_outcomes} d={self.environment.n_features} m={shown}"
+
+
+@dataclass(frozen=True)
+class RegretSearch:
+    """The search for the smallest sketch with OFUL's regret: T, trials, and the sketch sizes tried."""
+
+    n_rounds: int
+    n_trials: int
+    sketch_sizes: tuple[int, ...]
+    n_features: int
+    digits: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A whole run; see the module's description."""
+
+    limits: Limits
+    table: tuple[Size, ...]
+    regimes: tuple[str, ...]
+    curve_features: tuple[int, ...]
+    curve_sketch: int
+    map_outcomes: tuple[int, ...]
+    map_lengths: tuple[int, ...]
+    map_sketches: tuple[int, ...]
+    regret: RegretSearch
+    gemm_order: int
+    large_megabytes: int
+
+
+def full() -> Plan:
+    """The run that is committed: the sizes of the study, about a quarter of an hour."""
+    return Plan(
+        limits=Limits(),
+        table=(
+            Size(4, 100, 40), Size(1, 400, 40), Size(1, 785, 78),
+            Size(4, 500, 200), Size(8, 1000, 200), Size(1, 10000, 100),
+        ),
+        regimes=("paper", "tuned"),
+        curve_features=(100, 200, 400, 800, 1600, 3200, 6400),
+        curve_sketch=40,
+        map_outcomes=(1, 4),
+        map_lengths=(200, 400, 800, 1600, 3200, 6400),
+        map_sketches=(10, 20, 40, 80, 160, 320),
+        regret=RegretSearch(1000, 5, (1, 2, 3, 5, 7, 10, 14, 20, 28, 40, 56, 80), 400, digits=True),
+        gemm_order=1500,
+        large_megabytes=256,
+    )  # fmt: skip
+
+
+def quick() -> Plan:
+    """Tiny sizes, seconds in all: everything runs, no number means anything."""
+    return Plan(
+        limits=Limits(block=2, min_rounds=4, max_rounds=4, seconds=0.0, extra_warmup=2),
+        table=(Size(2, 12, 6), Size(1, 30, 5)),
+        regimes=("paper", "tuned"),
+        curve_features=(20, 40),
+        curve_sketch=4,
+        map_outcomes=(1,),
+        map_lengths=(24, 48),
+        map_sketches=(2, 4, 8),
+        regret=RegretSearch(12, 2, (1, 4, 20), 20, digits=False),
+        gemm_order=64,
+        large_megabytes=1,
+    )
+
+
+def settings(regime: str, n_outcomes: int, n_features: int) -> dict[str, Any]:
+    r"""Lambda, eta, S and the radius of a regime.
+
+    `paper`: the paper's formulas at its exponents (0.75, 0.75) with S = 1 and the theorem's radius
+    times 1e-6; lambda exceeds every eigenvalue of the data, and few rounds project. `tuned`:
+    lambda = 1, eta = 0.5, S = 2 and the ridge radius times 0.001; curvature matters, and the
+    parameter comes to lie on the sphere.
+    """
+    if regime == "paper":
+        regularization, step_size = scaled_parameters(n_outcomes, n_features, 1.0, (0.75, 0.75))
+        radius = TheoremRadius(confidence=0.05, scale=1e-6)
+        return {"regularization": regularization, "step_size": step_size, "norm_bound": 1.0, "radius": radius}
+    if regime == "tuned":
+        return {"regularization": 1.0, "step_size": 0.5, "norm_bound": 2.0, "radius": RidgeRadius(1e-3)}
+    raise ValueError(f"regime must be 'paper' or 'tuned', got {regime!r}")
+
+
+def problem(regime: str, n_outcomes: int, n_features: int) -> SyntheticEnvironment:
+    """Ten to thirty unit vectors a round, rewards k/K, a true parameter of norm S."""
+    rewards = np.arange(1, n_outcomes + 1) / n_outcomes
+    norm = settings(regime, n_outcomes, n_features)["norm_bound"]
+    return SyntheticEnvironment(n_features, rewards, parameter_norm=norm)
+
+
+def table_cells(plan: Plan, forms: Sequence[str]) -> list[Cell]:
+    """Every variant at every size of the table, in every regime."""
+    return [
+        _cell("table", regime, size.n_outcomes, size.n_features, [size.sketch_size], forms)
+        for size in plan.table
+        for regime in plan.regimes
+    ]
+
+
+def curve_cells(plan: Plan, forms: Sequence[str]) -> list[Cell]:
+    """Time against d at K = 1 and a fixed sketch size."""
+    return [_cell("curve", "tuned", 1, d, [plan.curve_sketch], forms) for d in plan.curve_features]
+
+
+def map_cells(plan: Plan, forms: Sequence[str]) -> list[Cell]:
+    """The library's forms over (Kd, m), m at most half of Kd: one OFUL beside all sketches of a Kd."""
+    fast = [form for form in forms if form != "literal"]
+    return [
+        _cell(
+            "map",
+            "tuned",
+            outcomes,
+            length // outcomes,
+            [m for m in plan.map_sketches if 2 * m <= length],
+            fast,
+        )
+        for outcomes in plan.map_outcomes
+        for length in plan.map_lengths
+    ]
+
+
+def _cell(
+    part: str, regime: str, n_outcomes: int, n_features: int, sketches: Sequence[int], forms: Sequence[str]
+) -> Cell:
+    variants = [Variant("eofd", form, m) for m in sketches for form in forms]
+    feasible = n_outcomes * n_features <= LITERAL_OFUL_LIMIT
+    variants += [Variant("oful", form) for form in forms if form != "literal" or feasible]
+    return Cell(
+        part,
+        regime,
+        problem(regime, n_outcomes, n_features),
+        settings(regime, n_outcomes, n_features),
+        tuple(variants),
+    )

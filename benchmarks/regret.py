@@ -1,0 +1,173 @@
+"""Time at equal regret: the smallest sketch whose regret stays within a tenth of OFUL's.
+
+A sketch that is fast and loses regret proves nothing, and how small it may be depends on the spectrum
+of the contexts. Two problems: synthetic contexts whose standard deviations decay like 1/i, and the
+digits. Regrets are means over trials on common random numbers. A size is good enough if it and all
+larger ones that are tried stay within the tenth: with few trials a small one may do so by luck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks import timing
+from benchmarks.plan import SEED, Cell, Limits, RegretSearch
+from benchmarks.variants import Variant, build
+from compendium.data import DataError
+from compendium.problems import Digits
+from mlogb_core.confidence import RidgeRadius
+from mlogb_core.environments import ActionSet, Environment
+from mlogb_core.link import outcome_probabilities
+from mlogb_core.simulation import run_trial, trial_streams
+
+TOLERANCE = 0.10
+OFUL = Variant("oful", "numpy")
+
+
+class DecayingContexts:
+    r"""A binary problem whose contexts have standard deviations :math:`i^{-a}`, scaled to norm 1.
+
+    Parameters
+    ----------
+    n_features : int
+        d.
+    parameter_norm : float
+        Norm of the true parameter, whose direction is uniform.
+    decay : float
+        a >= 0; 0 is the paper's synthetic problem with K = 1.
+    """
+
+    def __init__(self, n_features: int, parameter_norm: float, decay: float = 1.0) -> None:
+        self.n_features, self.parameter_norm = n_features, parameter_norm
+        self.rewards = np.ones(1)
+        self.deviations = np.arange(1, n_features + 1) ** -decay
+
+    def instance(self, rng: np.random.Generator) -> DecayingInstance:
+        """Draw the true parameter."""
+        parameter = rng.standard_normal(self.n_features)
+        return DecayingInstance(self.parameter_norm * parameter / np.linalg.norm(parameter), self.deviations)
+
+
+class DecayingInstance(NamedTuple):
+    """One realisation: the true parameter (d,) and the deviations (d,)."""
+
+    parameter: np.ndarray
+    deviations: np.ndarray
+
+    def actions(self, rng: np.random.Generator) -> ActionSet:
+        """Draw ten to thirty actions."""
+        features = rng.standard_normal((int(rng.integers(10, 31)), self.parameter.size)) * self.deviations
+        features /= np.linalg.norm(features, axis=1, keepdims=True)
+        return ActionSet(features, outcome_probabilities((features @ self.parameter)[:, None]))
+
+
+class Problem(NamedTuple):
+    """A problem with the parameters that its policies have."""
+
+    name: str
+    environment: Environment
+    settings: dict[str, Any]
+
+
+def problems(search: RegretSearch) -> tuple[list[Problem], list[str]]:
+    """The problems, and messages about those that are left out."""
+    settings = {"regularization": 0.1, "step_size": 1.0, "norm_bound": 20.0, "radius": RidgeRadius(1e-4)}
+    found = [Problem("decaying spectrum", DecayingContexts(search.n_features, 20.0), settings)]
+    if not search.digits:
+        return found, []
+    try:
+        return [*found, Problem("digits", Digits(normalisation="unit").environment(), settings)], []
+    except DataError as error:
+        return found, [f"equal regret on digits: {error}"]
+
+
+def measure(
+    problem: Problem, search: RegretSearch, limits: Limits, forms: tuple[str, ...]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Find the sketch for one problem and time it beside OFUL.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    search : RegretSearch
+        T, trials and sizes.
+    limits : Limits
+        How long the timing plays.
+    forms : tuple of str
+        Forms of the library to time.
+
+    Returns
+    -------
+    regrets : list of dict
+        One row for OFUL and for each m.
+    timings : list of dict
+        Rows of `timing.rows` at that m.
+    """
+    baseline = regrets(problem, OFUL, search)
+    sketches = [Variant("eofd", "numpy", m) for m in sorted(search.sketch_sizes)]
+    tried = {OFUL: baseline} | {variant: regrets(problem, variant, search) for variant in sketches}
+    chosen = smallest({v: float(tried[v].mean()) for v in sketches}, float(baseline.mean()))
+    table = [_row(problem, search, variant, regret, baseline, chosen) for variant, regret in tried.items()]
+    if chosen is None:
+        return table, []
+    variants = tuple(v._replace(form=form) for v in (chosen, OFUL) for form in forms)
+    cell = Cell("regret", problem.name, problem.environment, problem.settings, variants)
+    return table, timing.rows(cell, timing.play(cell, limits))
+
+
+def smallest(means: Mapping[Variant, float], baseline: float) -> Variant | None:
+    """The first of ascending sizes from which on all mean regrets stay within the tolerance.
+
+    Examples
+    --------
+    >>> means = {Variant("eofd", "numpy", m): regret for m, regret in ((1, 10.5), (2, 12.0), (4, 10.9))}
+    >>> smallest(means, baseline=10.0).sketch_size
+    4
+    """
+    chosen = None
+    for variant, mean in reversed(list(means.items())):
+        if mean > (1.0 + TOLERANCE) * baseline:
+            break
+        chosen = variant
+    return chosen
+
+
+def regrets(problem: Problem, variant: Variant, search: RegretSearch) -> np.ndarray:
+    """Cumulative expected regret of one variant, (n_trials,); variants meet the same random numbers."""
+    found = []
+    for trial in range(search.n_trials):
+        streams = trial_streams(SEED, f"equal regret, {problem.name}", trial)
+        environment = problem.environment
+        policy = build(variant, environment.n_features, environment.rewards, problem.settings)
+        played = run_trial(environment, {"policy": policy}, search.n_rounds, streams)
+        found.append(float(played.regret.sum()))
+    return np.array(found)
+
+
+def _row(
+    problem: Problem,
+    search: RegretSearch,
+    variant: Variant,
+    regret: np.ndarray,
+    baseline: np.ndarray,
+    chosen: Variant | None,
+) -> dict[str, Any]:
+    spread = float(regret.std(ddof=1)) if regret.size > 1 else None
+    numbers: Mapping[str, float | None] = {
+        "regret_mean": float(regret.mean()),
+        "regret_sd": spread,
+        "over_oful": float(regret.mean() / baseline.mean()),
+    }
+    return {
+        "problem": problem.name,
+        "family": variant.family,
+        "m": variant.sketch_size or None,
+        "rounds": search.n_rounds,
+        "trials": search.n_trials,
+        **{name: None if value is None else float(f"{value:.4g}") for name, value in numbers.items()},
+        "chosen": variant == chosen,
+    }

@@ -1,0 +1,253 @@
+"""What a run leaves: a JSON record of everything, tables as CSV, and a page of Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from benchmarks.figures import VARIANT_STYLES
+from compendium.paths import FailureError, write_atomically
+from compendium.provenance import relative_paths
+
+RECORD = "bench.json"
+TABLES = ("timings", "equal_regret", "roofline", "memory")
+_TITLES = {
+    "paper": "In the paper's setting",
+    "tuned": "In a setting where curvature matters",
+}
+
+
+def write(folder: Path, record: Mapping[str, Any]) -> Path:
+    """Write record, tables and page; return the path of the record.
+
+    Parameters
+    ----------
+    folder : Path
+        Made when it is missing.
+    record : mapping
+        Everything that was measured; see `cli.measure`.
+
+    Raises
+    ------
+    FailureError
+        If the record names a path of this machine.
+    """
+    text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    if relative_paths(text) != text:
+        raise FailureError("the record names a path of this machine, which it must not")
+    for name in TABLES:
+        if record.get(name):
+            write_atomically(folder / f"{name}.csv", frame(record, name).to_csv(index=False))
+    write_atomically(folder / "bench.md", page(record))
+    write_atomically(folder / RECORD, text)
+    return folder / RECORD
+
+
+def frame(record: Mapping[str, Any], name: str) -> pd.DataFrame:
+    """One of the record's tables, m as a whole number where there is one."""
+    table = pd.DataFrame(record[name])
+    for column in ("m", "rank"):
+        if column in table:
+            table[column] = table[column].astype("Int64")
+    return table
+
+
+def unequal(timings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Descriptions of the variants that did not play the actions of the NumPy form in every round."""
+    return [
+        f"{row['part']} {row['regime']} K={row['K']} d={row['d']}: {_label(row)} played other actions "
+        f"than the NumPy form in {1.0 - row['equal_actions']:.1%} of the rounds"
+        for row in timings
+        if row["equal_actions"] is not None and row["equal_actions"] < 1.0
+    ]
+
+
+def page(record: Mapping[str, Any]) -> str:
+    """The page for readers, all of it computed from the record."""
+    parts = ["# Benchmarks", _machine(record), _agreement(record["timings"])]
+    parts += [f"Left out: {message}." for message in record["left_out"]]
+    for regime, title in _TITLES.items():
+        rows = [row for row in record["timings"] if row["part"] == "table" and row["regime"] == regime]
+        if rows:
+            parts += [f"## {title}", _settings_line(record, regime), _timing_table(rows)]
+    for build in (_equal_regret, _roofline, _memory):
+        parts += build(record)
+    return "\n\n".join(parts) + "\n"
+
+
+def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A table of Markdown; numbers to the right.
+
+    Examples
+    --------
+    >>> print(markdown([{"name": "a", "value": "1"}]))
+    | name | value |
+    |---|---:|
+    | a | 1 |
+    """
+    names = list(rows[0])
+    rule = [
+        "---" if any(c.isalpha() for row in rows for c in str(row[name])) else "---:" for name in names
+    ]  # fmt: skip
+    lines = [names, rule, *([str(row[name]) for name in names] for row in rows)]
+    cells = ["| " + " | ".join(line) + " |" for line in lines]
+    cells[1] = "|" + "|".join(rule) + "|"
+    return "\n".join(cells)
+
+
+def _machine(record: Mapping[str, Any]) -> str:
+    environment = record["environment"]
+    blas = " and ".join(
+        dict.fromkeys(
+            f"{b['internal_api']} {b['version']} ({b['architecture']})" for b in environment["blas"]
+        )
+    )
+    forced = environment["openblas_coretype"]
+    kernel = f"forced to {forced}" if forced else "as it chose"
+    return (
+        f"{environment['cpu']}, one thread; BLAS {blas}, kernel {kernel}; Python {environment['python']}, "
+        f"NumPy {environment['numpy']}, SciPy {environment['scipy']}, "
+        f"numba {environment['numba'] or 'absent'}. All variants of a row played the same action sets (10 to "
+        "30 unit vectors) and outcome uniforms in one process, in interleaved blocks; times are medians over "
+        "rounds with a full sketch, with the quartiles in brackets."
+    )
+
+
+def _agreement(timings: Sequence[Mapping[str, Any]]) -> str:
+    compared = [row for row in timings if row["equal_actions"] is not None]
+    if not compared:
+        return "Equal actions: only one form was played, so there was nothing to compare."
+    failures = unequal(timings)
+    if failures:
+        return "**Actions differ**, so the times are not those of the same work:\n\n" + "\n".join(
+            f"- {line}" for line in failures
+        )
+    return f"Equal actions: 100% in all {len(compared)} comparisons with the NumPy form."
+
+
+def _settings_line(record: Mapping[str, Any], regime: str) -> str:
+    described = record["regimes"][regime]
+    return (
+        f"{described}. *Projected*: share of rounds that end on the sphere of radius S. "
+        "*Scored*: actions that pruning left for exact scores, of those offered. *× literal*, *× OFUL*: "
+        "how many times longer the literal form, and OFUL in the same form, takes."
+    )
+
+
+def _timing_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    return markdown(
+        [
+            {
+                "K, d, m": _size(row, rows),
+                "variant": _label(row),
+                "round (ms)": _spread(row, "round"),
+                "select": _spread(row, "select"),
+                "update": _spread(row, "update"),
+                "× literal": _times(row["over_literal"]) if row["form"] != "literal" else "",
+                "× OFUL": _times(row["over_oful"]) if row["family"] == "eofd" else "",
+                "projected": f"{row['projected']:.0%}",
+                "scored": f"{row['evaluated']:.3g} of {row['offered']:.3g}",
+                "rounds": row["rounds"],
+            }
+            for row in rows
+        ]
+    )
+
+
+def _equal_regret(record: Mapping[str, Any]) -> list[str]:
+    if not record.get("equal_regret"):
+        return []
+    parts = ["## Time at equal regret"]
+    for problem in dict.fromkeys(row["problem"] for row in record["equal_regret"]):
+        tried = [row for row in record["equal_regret"] if row["problem"] == problem]
+        oful, sketches = tried[0], tried[1:]
+        chosen = next((row for row in sketches if row["chosen"]), None)
+        ratios = ", ".join(f"{row['over_oful']:.3g} (m = {row['m']})" for row in sketches)
+        parts.append(
+            f"{problem.capitalize()}, {oful['rounds']} rounds, mean over {oful['trials']} trials: OFUL's "
+            f"regret is {oful['regret_mean']:.3g}; EOFD's is, as a multiple of it, {ratios}."
+        )
+        if chosen is None:
+            parts.append("No sketch size tried keeps the regret within 10%.")
+            continue
+        parts.append(
+            f"From m = {chosen['m']} on it stays within 10%. The time of a round at that size beside OFUL's:"
+        )
+        rows = [row for row in record["timings"] if row["part"] == "regret" and row["regime"] == problem]
+        parts.append(_timing_table(rows))
+    return parts
+
+
+def _roofline(record: Mapping[str, Any]) -> list[str]:
+    if not record.get("roofline"):
+        return []
+    rates = record["rates"]
+    largest = max(rates["bandwidth"], key=int)
+    large = rates["bandwidth"][largest]
+    text = (
+        f"The core multiplies matrices at {rates['gemm_flops'] / 1e9:.3g} Gflop/s and, in an array of "
+        f"{int(largest) / 2**20:.0f} MiB, reads {large['read'] / 1e9:.3g} GB/s and updates at "
+        f"{large['triad'] / 1e9:.3g} GB/s. The limit of a round is its counted work at that rate, or "
+        "its counted bytes at the bandwidth of an array as large as the one it goes over, whichever takes "
+        "longer."
+    )
+    rows = [
+        {
+            "setting": row["regime"],
+            "K, d, m": _size(row, record["roofline"]),
+            "variant": _label(row),
+            "Mflop": f"{row['round_mflop']:.3g}",
+            "MB": f"{row['round_mbyte']:.3g}",
+            "limit (ms)": f"{row['round_limit_ms']:.3g}",
+            "set by": row["round_bound"],
+            "round / limit": _times(row["round_times_limit"]),
+            "select / limit": _times(row["select_times_limit"]),
+            "update / limit": _times(row["update_times_limit"]),
+        }
+        for row in record["roofline"]
+    ]
+    return ["## How far from the limit", text, markdown(rows)]
+
+
+def _memory(record: Mapping[str, Any]) -> list[str]:
+    if not record.get("memory"):
+        return []
+    text = (
+        "Bytes of a policy's arrays in 1e6 bytes, by `tracemalloc`: held after rounds with a full sketch, "
+        "and at their peak. The count is 8 Kd(m+K) for EOFD and 8 (Kd)² for OFUL."
+    )
+    rows = [
+        {
+            "K, d, m": _size(row, record["memory"]),
+            "policy": {"eofd": "EOFD-MLogB", "oful": "OFUL-MLogB"}[row["family"]],
+            "held (MB)": f"{row['held_mb']:.3g}",
+            "peak (MB)": f"{row['peak_mb']:.3g}",
+            "count (MB)": f"{row['count_mb']:.3g}",
+            "peak / count": f"{row['peak_over_count']:.3g}",
+        }
+        for row in record["memory"]
+    ]
+    return ["## Memory", text, markdown(rows)]
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    return VARIANT_STYLES[row["family"], row["form"]].label
+
+
+def _size(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """K, d, m of a row; OFUL has no m, so it shows that of the sketches beside it."""
+    m = row["m"] or next((r["m"] for r in rows if (r["K"], r["d"]) == (row["K"], row["d"]) and r["m"]), "–")
+    return f"{row['K']}, {row['d']}, {m}"
+
+
+def _spread(row: Mapping[str, Any], part: str) -> str:
+    median, low, high = (row[f"{part}_{level}_ms"] for level in ("median", "q25", "q75"))
+    return f"{median:.3g} [{low:.3g}, {high:.3g}]"
+
+
+def _times(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"

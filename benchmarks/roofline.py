@@ -1,0 +1,107 @@
+"""How far each variant's round is from what the machine allows.
+
+A round of so many operations and bytes takes at least max(operations / rate, bytes / bandwidth). The
+rate is that of a large matrix product, the bandwidth that of an array as large as the one that the
+round goes over, so an array that fits the cache is held to the cache's speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from benchmarks import counts
+from benchmarks.machine import bandwidth, gemm_rate
+
+
+def rates(timings: Iterable[Mapping[str, Any]], gemm_order: int, large_megabytes: int) -> dict[str, Any]:
+    """Measure the core: its matrix product, and its bandwidth at every size that is needed.
+
+    Parameters
+    ----------
+    timings : iterable of mapping
+        Rows of `timing.rows`.
+    gemm_order : int
+        Order of the matrix product.
+    large_megabytes : int
+        Size of an array far beyond the core's own caches, for reference.
+
+    Returns
+    -------
+    dict
+        `gemm_flops` per second, and `bandwidth`: bytes per second by array size in bytes.
+    """
+    sizes = sorted(
+        {array_bytes(row) for row in timings if row["form"] != "literal"} | {large_megabytes << 20}
+    )
+    measured = {size: bandwidth(size) for size in sizes}
+    return {
+        "gemm_flops": _digits(gemm_rate(gemm_order)),
+        "gemm_order": gemm_order,
+        "bandwidth": {
+            str(size): {name: _digits(value) for name, value in pair.items()}
+            for size, pair in measured.items()
+        },
+    }
+
+
+def array_bytes(row: Mapping[str, Any]) -> int:
+    """Bytes of the array that a round goes over: B, or one triangle of the inverse."""
+    length = row["K"] * row["d"]
+    count = length * row["m"] if row["family"] == "eofd" else length**2 / 2
+    return max(int(counts.NUMBER * count), 64)
+
+
+def rows(timings: Iterable[Mapping[str, Any]], measured: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row for each variant of the library in the table: counts, limit and distance from it."""
+    return [
+        _row(row, measured) for row in timings if row["part"] == "table" and row["form"] != "literal"
+    ]  # fmt: skip
+
+
+def limit_ms(work: counts.Work, flops: float, bytes_a_second: float) -> tuple[float, str]:
+    """Least time in milliseconds, and what sets it.
+
+    Examples
+    --------
+    >>> limit_ms(counts.Work("", flops=2e9, bytes=1e9), flops=1e9, bytes_a_second=1e9)
+    (2000.0, 'arithmetic')
+    """
+    arithmetic, memory = work.flops / flops * 1e3, work.bytes / bytes_a_second * 1e3
+    return max(arithmetic, memory), "arithmetic" if arithmetic >= memory else "memory"
+
+
+def _row(row: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, Any]:
+    speed = max(measured["bandwidth"][str(array_bytes(row))].values())
+    result = {key: row[key] for key in ("regime", "K", "d", "m", "family", "form")}
+    parts = _operations(row)
+    parts["round"] = [*parts["select"], *parts["update"]]
+    for name, operations in parts.items():
+        work = counts.total(operations)
+        least, bound = limit_ms(work, measured["gemm_flops"], speed)
+        result |= {
+            f"{name}_mflop": _digits(work.flops / 1e6),
+            f"{name}_mbyte": _digits(work.bytes / 1e6),
+            f"{name}_limit_ms": _digits(least),
+            f"{name}_bound": bound,
+            f"{name}_times_limit": _digits(row[f"{name}_median_ms"] / least),
+        }
+    return result
+
+
+def _operations(row: Mapping[str, Any]) -> dict[str, list[counts.Work]]:
+    K, d, m = row["K"], row["d"], row["m"]
+    chosen = row["offered"], row["evaluated"]
+    if row["family"] == "eofd":
+        return {
+            "select": counts.eofd_select(K, d, m, *chosen),
+            "update": counts.eofd_update(K, d, m, row["projected"]),
+        }
+    return {
+        "select": counts.oful_select(K, d, *chosen),
+        "update": counts.oful_update(K, d, row["projected"]),
+    }
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.4g}")

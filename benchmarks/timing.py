@@ -1,0 +1,271 @@
+"""Playing a cell: warm-up, then interleaved blocks of timed rounds, then medians and quartiles.
+
+All variants meet the same action sets and outcome uniforms. Within a block each plays a few rounds
+in a row, as it would alone, with its data in the cache; the order rotates from block to block, so
+that a slow spell of the machine meets all of them.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from benchmarks.plan import SEED, Cell, Limits
+from benchmarks.variants import Variant, build, take_over
+from mlogb_core.environments import ActionSet, Instance
+from mlogb_core.policies import Policy
+from mlogb_core.simulation import Streams, trial_streams
+
+Clock = Callable[[], float]
+_ON_THE_SPHERE = 1e-9
+
+
+@dataclass
+class Log:
+    """What a variant did, round by round; times in seconds.
+
+    Attributes
+    ----------
+    warmup : int
+        Rounds before timing.
+    warmup_actions, actions : list of int
+        Actions played before and while timing.
+    select, update : list of float
+        Wall times of the two calls.
+    offered, evaluated : list of int
+        Size of the action set, and actions that were scored exactly.
+    projected : list of bool
+        Whether the parameter came to lie on the sphere of radius S.
+    rank : int
+        Rank of the sketch at the end, 0 where there is none.
+    """
+
+    warmup: int = 0
+    warmup_actions: list[int] = field(default_factory=list)
+    actions: list[int] = field(default_factory=list)
+    select: list[float] = field(default_factory=list)
+    update: list[float] = field(default_factory=list)
+    offered: list[int] = field(default_factory=list)
+    evaluated: list[int] = field(default_factory=list)
+    projected: list[bool] = field(default_factory=list)
+    rank: int = 0
+
+    @property
+    def rounds(self) -> int:
+        """Timed rounds."""
+        return len(self.actions)
+
+    @property
+    def total(self) -> list[float]:
+        """Time of each round."""
+        return [s + u for s, u in zip(self.select, self.update, strict=True)]
+
+
+class Draws:
+    """The action sets and uniforms of a cell, drawn once for all variants and never kept for long."""
+
+    def __init__(self, instance: Instance, streams: Streams) -> None:
+        self._instance, self._streams = instance, streams
+
+    def take(self, count: int) -> list[tuple[ActionSet, float]]:
+        """The next rounds."""
+        return [
+            (self._instance.actions(self._streams.actions), float(self._streams.outcomes.random()))
+            for _ in range(count)
+        ]
+
+
+def play(cell: Cell, limits: Limits, clock: Clock = time.perf_counter) -> dict[Variant, Log]:
+    """Play a cell.
+
+    Parameters
+    ----------
+    cell : Cell
+        The problem and its variants.
+    limits : Limits
+        How long.
+    clock : callable
+        Returns seconds.
+
+    Returns
+    -------
+    dict
+        A log for each variant. A variant that has used its time leaves, so logs may differ in
+        length; rounds of the same index are the same action sets.
+    """
+    streams = trial_streams(SEED, cell.name, 0)
+    draws = Draws(cell.environment.instance(streams.instance), streams)
+    logs = {variant: Log() for variant in cell.variants}
+    policies = _warm(cell, limits, draws, logs)
+    active, block = list(cell.variants), 0
+    while active:
+        rounds = draws.take(limits.block)
+        for variant in rotated(active, block):
+            with _no_collection():
+                _play_block(policies[variant], rounds, logs[variant], cell.settings["norm_bound"], clock)
+        active, block = [v for v in active if not _is_done(logs[v], limits)], block + 1
+    for variant, policy in policies.items():
+        if variant.family == "eofd":
+            logs[variant].rank = _rank(policy)
+    return logs
+
+
+def rotated(variants: Sequence[Variant], block: int) -> list[Variant]:
+    """The order of a block: the first of one block is the last of the next.
+
+    Examples
+    --------
+    >>> rotated("abc", 1)
+    ['b', 'c', 'a']
+    """
+    start = block % len(variants)
+    return [*variants[start:], *variants[:start]]
+
+
+def quartiles(seconds: Sequence[float]) -> tuple[float, float, float]:
+    """Lower quartile, median and upper quartile in milliseconds.
+
+    Examples
+    --------
+    >>> quartiles([0.001, 0.002, 0.003, 0.004, 0.005])
+    (2.0, 3.0, 4.0)
+    """
+    low, median, high = np.quantile(seconds, (0.25, 0.5, 0.75)) * 1e3
+    return float(low), float(median), float(high)
+
+
+def ratio(slow: Log, fast: Log) -> float:
+    """Median time of a round over that of another variant, over the rounds that both played."""
+    shared = min(slow.rounds, fast.rounds)
+    return float(np.median(slow.total[:shared]) / np.median(fast.total[:shared]))
+
+
+def agreement(log: Log, reference: Log) -> float:
+    """Share of the common rounds, before and while timing, in which the actions are equal."""
+    warm = min(len(log.warmup_actions), len(reference.warmup_actions))
+    timed = min(log.rounds, reference.rounds)
+    # The warm-ups end together, so the last rounds are the common ones.
+    mine = [*log.warmup_actions[len(log.warmup_actions) - warm :], *log.actions[:timed]]
+    other = [*reference.warmup_actions[len(reference.warmup_actions) - warm :], *reference.actions[:timed]]
+    return float(np.mean(np.equal(mine, other)))
+
+
+def rows(cell: Cell, logs: Mapping[Variant, Log]) -> list[dict[str, Any]]:
+    """One row a variant: times, what the rounds did, and the comparisons.
+
+    `over_literal` and `over_oful` say how many times longer a round of the literal form, and of OFUL
+    in the same form, takes; `equal_actions` is None for the form that the others are compared with.
+    """
+    return [_row(cell, variant, logs) for variant in cell.variants]
+
+
+def _row(cell: Cell, variant: Variant, logs: Mapping[Variant, Log]) -> dict[str, Any]:
+    log = logs[variant]
+    row: dict[str, Any] = {
+        "part": cell.part,
+        "regime": cell.regime,
+        "K": cell.n_outcomes,
+        "d": cell.environment.n_features,
+        "m": variant.sketch_size or None,
+        "family": variant.family,
+        "form": variant.form,
+        "rounds": log.rounds,
+        "warmup": log.warmup,
+    }
+    for name, seconds in (("select", log.select), ("update", log.update), ("round", log.total)):
+        values = zip(("q25", "median", "q75"), quartiles(seconds), strict=True)
+        row |= {f"{name}_{level}_ms": _digits(value) for level, value in values}
+    literal = variant._replace(form="literal")
+    return row | {
+        "over_literal": _digits(ratio(logs[literal], log)) if literal in logs else None,
+        "over_oful": _digits(ratio(logs[variant.rival], log)) if variant.rival in logs else None,
+        "equal_actions": None if variant.form == "numpy" else agreement(log, logs[variant.reference]),
+        "projected": _digits(float(np.mean(log.projected))),
+        "offered": _digits(float(np.mean(log.offered))),
+        "evaluated": _digits(float(np.mean(log.evaluated))),
+        "rank": log.rank or None,
+    }
+
+
+def _warm(cell: Cell, limits: Limits, draws: Draws, logs: Mapping[Variant, Log]) -> dict[Variant, Policy]:
+    """Let the library's forms play until their sketches are full; each joins as late as it may."""
+    fast = {v: build(v, *_problem(cell), cell.settings) for v in cell.variants if v.form != "literal"}
+    joins = {v: limits.warmup(v.sketch_size, cell.n_outcomes) for v in fast}
+    longest = max(joins.values())
+    for variant in fast:
+        logs[variant].warmup = joins[variant] if variant.family == "eofd" else longest
+    for left in range(longest, 0, -1):
+        ((candidates, uniform),) = draws.take(1)
+        for variant, policy in fast.items():
+            if left <= logs[variant].warmup:
+                action = policy.select(candidates.features)
+                policy.update(candidates.features[action], candidates.outcome(action, uniform))
+                logs[variant].warmup_actions.append(action)
+    policies: dict[Variant, Policy] = {}
+    for variant in cell.variants:
+        if variant.form == "literal":
+            literal: Any = build(variant, *_problem(cell), cell.settings)
+            reference: Any = fast[variant.reference]
+            take_over(literal, reference)
+            policies[variant] = literal
+        else:
+            policies[variant] = fast[variant]
+    return policies
+
+
+def _problem(cell: Cell) -> tuple[int, Any]:
+    return cell.environment.n_features, cell.environment.rewards
+
+
+def _play_block(
+    policy: Policy, rounds: Sequence[tuple[ActionSet, float]], log: Log, norm_bound: float, clock: Clock
+) -> None:
+    state: Any = policy  # for what only some policies have
+    for candidates, uniform in rounds:
+        start = clock()
+        action = policy.select(candidates.features)
+        log.select.append(clock() - start)
+        outcome = candidates.outcome(action, uniform)
+        features = candidates.features[action]
+        start = clock()
+        policy.update(features, outcome)
+        log.update.append(clock() - start)
+        log.actions.append(action)
+        log.offered.append(len(candidates.features))
+        log.evaluated.append(int(getattr(state, "evaluated", len(candidates.features))))
+        log.projected.append(bool(np.linalg.norm(state.parameter) >= norm_bound * (1.0 - _ON_THE_SPHERE)))
+
+
+def _is_done(log: Log, limits: Limits) -> bool:
+    if log.rounds < limits.min_rounds:
+        return False
+    return log.rounds >= limits.max_rounds or sum(log.total) >= limits.seconds
+
+
+def _rank(policy: Any) -> int:
+    if hasattr(policy, "sketch"):
+        return int(np.count_nonzero(policy.sketch.values))
+    return len(policy.state_dict()["curvature.core"])
+
+
+def _digits(value: float) -> float:
+    """Four significant digits: more are not measured."""
+    return float(f"{value:.4g}")
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep the garbage collector out of a block."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,128 @@
+"""The variants that are compared, and how a literal one takes over a state.
+
+The library's forms reach the steady state by playing. A literal policy would need minutes for that,
+so it is given the state of the NumPy form and goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mlogb_core.literal import LiteralEOFD, LiteralOFUL, LiteralPolicy, Sketch
+from mlogb_core.policies import OptimisticPolicy, Policy, eofd, oful
+
+FORMS = ("literal", "numpy", "compiled")
+
+
+class Variant(NamedTuple):
+    """One of the compared.
+
+    Attributes
+    ----------
+    family : str
+        `eofd` or `oful`.
+    form : str
+        `literal` (as printed in the paper), `numpy` or `compiled`.
+    sketch_size : int
+        m of EOFD; 0 for OFUL, which has none.
+    """
+
+    family: str
+    form: str
+    sketch_size: int = 0
+
+    @property
+    def reference(self) -> Variant:
+        """The NumPy form of the same algorithm, whose actions all forms must play."""
+        return self._replace(form="numpy")
+
+    @property
+    def rival(self) -> Variant:
+        """OFUL in the same form: like is set beside like."""
+        return Variant("oful", self.form)
+
+
+def missing_forms() -> dict[str, str]:
+    """Forms that cannot be played here, with the reason."""
+    try:
+        build(Variant("oful", "compiled"), 2, np.ones(1), _tiny())
+    except ImportError as error:
+        return {"compiled": str(error)}
+    return {}
+
+
+def build(variant: Variant, n_features: int, rewards: Any, settings: Mapping[str, Any]) -> Policy:
+    """A fresh policy.
+
+    Parameters
+    ----------
+    variant : Variant
+        Which one.
+    n_features : int
+        d.
+    rewards : (K,) array
+        Rewards of the outcomes 1..K.
+    settings : mapping
+        `regularization`, `step_size`, `norm_bound` and `radius`.
+
+    Raises
+    ------
+    ImportError
+        If the compiled form needs a package that is not installed.
+    """
+    arguments = dict(settings)
+    if variant.family == "eofd":
+        arguments["sketch_size"] = variant.sketch_size
+    if variant.form == "literal":
+        literal: type[LiteralPolicy] = LiteralEOFD if variant.family == "eofd" else LiteralOFUL
+        return literal(n_features, rewards, **arguments)
+    if variant.form == "compiled":
+        arguments["compiled"] = True
+    return (eofd if variant.family == "eofd" else oful)(n_features, rewards, **arguments)
+
+
+def take_over(literal: LiteralPolicy, policy: OptimisticPolicy) -> None:
+    r"""Give a fresh literal policy what another policy of the same parameters has learned.
+
+    Parameters
+    ----------
+    literal : LiteralPolicy
+        Changed in place.
+    policy : OptimisticPolicy
+        The NumPy form; not changed.
+
+    Notes
+    -----
+    The library's sketch :math:`\lambda I + B^\top C B` becomes :math:`V\Lambda V^\top` by the
+    eigendecomposition of the small core C; directions that are not filled yet are zero columns with
+    eigenvalue 0, which no formula of the literal algorithm tells from others.
+    """
+    state = policy.state_dict()
+    if isinstance(literal, LiteralEOFD):
+        literal.sketch = _spectral_sketch(state, literal.rank_bound)
+    elif isinstance(literal, LiteralOFUL):
+        literal.hessian = policy.curvature.dense()
+        literal._inverse_root = literal._form_inverse_root()
+    literal.parameter = state["parameter"].copy()
+    literal.rounds = int(state["rounds"])
+    literal._logit_movement = float(state["logit_movement"])
+    literal._hessian_movement = float(state["hessian_movement"])
+
+
+def _spectral_sketch(state: Mapping[str, Any], rank_bound: int) -> Sketch:
+    basis, core = state["curvature.basis"], state["curvature.core"]
+    values, vectors = np.linalg.eigh(core)
+    directions = np.zeros((basis.shape[1], rank_bound))
+    directions[:, : len(core)] = basis[: len(core)].T @ vectors[:, ::-1]
+    spectrum = np.zeros(rank_bound)
+    spectrum[: len(core)] = np.maximum(values[::-1], 0.0)
+    return Sketch(directions, spectrum, float(state["curvature.shrinkage"]))
+
+
+def _tiny() -> dict[str, Any]:
+    from mlogb_core.confidence import ConstantRadius
+
+    return {"regularization": 1.0, "step_size": 1.0, "norm_bound": 1.0, "radius": ConstantRadius(1.0)}
