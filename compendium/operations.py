@@ -18,8 +18,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from mlogb_core import _linalg
-from mlogb_core.curvature import dense
+from mlogb_core import ConstantRadius, OptimisticPolicy, _linalg, eofd
+from mlogb_core.curvature import FrequentDirections, dense
 
 Cost = Callable[..., float]
 
@@ -47,13 +47,13 @@ def _cubic(factor: float) -> Cost:
 
 
 def _solve(a: Any, b: Any, **_: Any) -> float:
-    return 2 / 3 * len(a) ** 3 + 2 * len(a) * np.size(b)
+    return 2 / 3 * float(len(a)) ** 3 + 2 * len(a) * np.size(b)
 
 
 def _singular(tall: float, square: float) -> Cost:
     def cost(a: Any, *_: Any, **__: Any) -> float:
         short, long = sorted(a.shape)
-        return tall * long * short**2 + square * short**3
+        return float(tall * long * short**2 + square * short**3)
 
     return cost
 
@@ -87,6 +87,8 @@ _COUNTING: list[Operations] = []
 
 class _Watched(np.ndarray):
     """An array whose products are counted, and of which results and views are such arrays again."""
+
+    __array_priority__ = 1.0  # for concatenation, which asks for it
 
     def __matmul__(self, other: Any) -> Any:
         return _product(self, other)
@@ -122,7 +124,7 @@ def counted(policy: Any) -> Iterator[Operations]:
     Parameters
     ----------
     policy : OptimisticPolicy or LiteralPolicy
-        Its arrays are watched inside the block, and are plain arrays again behind it. Its results are the same.
+        Its arrays are watched inside the block and plain again behind it; what it computes stays the same.
 
     Yields
     ------
@@ -156,7 +158,15 @@ def counted(policy: Any) -> Iterator[Operations]:
 
 
 def eofd_flops(
-    K: int, d: int, m: int, *, actions: float, scored: float, newton: float = 0, projected: float = 0
+    K: int,
+    d: int,
+    m: int,
+    *,
+    actions: float,
+    scored: float,
+    newton: float = 0,
+    projected: bool = False,
+    corrected: bool = False,
 ) -> tuple[float, float]:
     """Operations of EOFD's `select` and `update` with a full sketch.
 
@@ -166,22 +176,45 @@ def eofd_flops(
         Outcomes, features and sketch size.
     actions, scored : float
         Size of the action set, and how many of them pruning leaves.
-    newton, projected : float
-        Factorisations of projections, and projections; 0 if the step stays in the ball.
+    newton : float
+        Factorisations of the projection.
+    projected, corrected : bool
+        Whether the step is projected, and whether the fresh directions are made orthogonal once more.
     """
     N, g = K * d, m + K
     select = 2 * actions * N + m**3 / 3 + scored * (2 * N * m + K * m**2 + 4 * K**2 * m + 4 / 3 * K**3)
-    frame = 4 * K * N * m + 2 * K * m**2 + 6 * K**2 * m
-    step = 2 * N * g + projected * (4 * N * g + 2 * K * g**2) + newton * (g**3 / 3 + 4 * g**2)
-    core = 2 * K * g**2 + 4 / 3 * g**3 + 2 * K * g**2 + 2 * K * g**2 + 2 * K * m**2
+    frame = (6 if corrected else 4) * K * N * m + 2 * K * m**2 + 6 * K**2 * m
+    step = 2 * N * g + newton * (g**3 / 3 + 4 * g**2)
+    step += 4 * N * g + 2 * K * g**2 if projected else 0
+    core = 4 / 3 * g**3 + 6 * K * g**2 + 2 * K * m**2
     return select, frame + step + core + 2 * K * N * (g + m)
 
 
-def oful_flops(
-    K: int, d: int, *, actions: float, scored: float, lanczos: float = 0
-) -> tuple[float, float]:
-    """Operations of OFUL's `select` and `update`; `lanczos` counts steps, the rest is as for `eofd_flops`."""
+def oful_flops(K: int, d: int, *, actions: float, scored: float, lanczos: float = 0) -> tuple[float, float]:
+    """Operations of OFUL's `select` and `update`, as `eofd_flops`; `lanczos` is the number of steps."""
     N = K * d
-    images = 2 * N**2 + (2 * N * d if K > 1 else 0)  # a diagonal block is a triangle, read twice
-    update = K * N * (N + 1) + 6 * K**2 * N + 2 * K * N
-    return 2 * actions * N + scored * (images + 2 * K * N), update + lanczos * (2 * N**2 + 4 * K * N)
+    images = 2 * N**2 + 2 * N * d  # of a diagonal block one triangle is held, which is read twice
+    change, steps = K * N * (N + 1) + 6 * K**2 * N, lanczos * (2 * N**2 + 4 * K * N + 4 * lanczos * N)
+    return 2 * actions * N + scored * (images + 2 * K * N), change + 2 * K * N + steps
+
+
+def filled_eofd(K: int, d: int, m: int, *, beta: float = 0.01, norm_bound: float = 1e3) -> OptimisticPolicy:
+    """EOFD with a full sketch, of unit vectors: in its shapes the state after m/K rounds or more.
+
+    No fresh direction has to be made orthogonal a second time, so that the counts are those of
+    `eofd_flops` on every machine.
+    """
+    policy = eofd(
+        d,
+        np.arange(1, K + 1) / K,
+        sketch_size=m,
+        regularization=1.0,
+        step_size=1.0,
+        norm_bound=norm_bound,
+        radius=ConstantRadius(beta),
+    )
+    basis = np.zeros((m, K * d))
+    basis[np.arange(m), np.arange(m) * (K * d) // m] = 1.0
+    full = {"basis": basis, "core": np.diag(np.linspace(1.0, 2.0, m))}
+    policy.curvature = FrequentDirections.from_state(policy.curvature.state_dict() | full)
+    return policy
