@@ -123,7 +123,7 @@ def test_eofd_plays_algorithm_2_for_3000_rounds(K, d, m):
     print(f"K={K} d={d} m={m}: {result._replace(policy=None)}, margin {result.policy.smallest_margin:.1e}")
     assert_same_play(result, parameter=1e-12)
     assert result.policy.curvature.rank == m
-    assert result.greedy > 300
+    assert result.greedy > 100  # rounds that the bonus decided
 
 
 @pytest.mark.parametrize(("K", "d", "m"), [(4, 20, 8), (1, 40, 6), *SMALL])
