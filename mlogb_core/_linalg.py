@@ -101,6 +101,12 @@ def orthonormal_rows(rows: Array, threshold: float) -> tuple[Array, Array]:
     return np.ascontiguousarray(factor[:, :kept].T), coordinates
 
 
+def orthonormalised(rows: Array, coordinates: Array) -> tuple[Array, Array]:
+    """Nearly orthonormal rows made orthonormal by their Gram matrix, with `coordinates @ rows` kept."""
+    factor = cholesky(rows @ rows.T)
+    return invert_triangle(factor) @ rows, coordinates @ factor
+
+
 def add_product(target: Array, left: Array, right: Array, scale: float = 1.0) -> None:
     """`target += scale * left @ right` without a temporary array; `target` is C-contiguous."""
     if target.size:

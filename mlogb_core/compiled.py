@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from mlogb_core._linalg import cholesky, cholesky_solve, polar, smallest_eigenpairs
+from mlogb_core._linalg import cholesky, cholesky_solve, orthonormalised, polar, smallest_eigenpairs
 from mlogb_core._validation import Array
 from mlogb_core.choice import _SLACK, Choice
 from mlogb_core.confidence import ConstantRadius
@@ -63,6 +63,7 @@ class CompiledPolicy(OptimisticPolicy):
         If the curvature is of another kind.
     """
 
+    compiled = True
     curvature: Any  # its arrays are the kernels' business, whichever it is
 
     def __init__(self, curvature: Any, rewards: Any, **settings: Any) -> None:
@@ -142,7 +143,10 @@ class CompiledPolicy(OptimisticPolicy):
         )
         point = _combine(rows[:n], direction, self.parameter.reshape(-1), 1.0, -self.step_size)
         multiplier = 0.0
-        if math.sqrt(_dot(point, point)) > self.norm_bound:
+        square = _dot(point, point)
+        if not math.isfinite(square):
+            raise ArithmeticError("the step overflows")
+        if math.sqrt(square) > self.norm_bound:
             point, multiplier = self._project(rows[:n], inside, outside, factor, point)
         parameter = point.reshape(self.parameter.shape)
         moved = 0.0, 0.0
@@ -161,7 +165,7 @@ class CompiledPolicy(OptimisticPolicy):
         if self._is_wide():
             inside, fresh, outside = sketch._split(action, inside)
             rows[rank : rank + len(fresh)] = fresh
-            return inside, len(fresh), outside
+            return inside, len(fresh), np.ascontiguousarray(outside)
         outside, well = _triangle(inside, action)
         K = sketch.n_outcomes
         if well and rank + K <= len(rows):
@@ -170,6 +174,7 @@ class CompiledPolicy(OptimisticPolicy):
             if largest > _OVERLAP:
                 inside = inside + outside @ overlap
                 _remove_overlap(rows, rank, overlap)
+                rows[rank : rank + K], outside = orthonormalised(rows[rank : rank + K], outside)
             return inside, K, outside
         inside, fresh, outside = sketch._split_carefully(action, inside)
         rows[rank : rank + len(fresh)] = fresh
@@ -241,6 +246,7 @@ def _compile_kernels() -> None:
             DenseCurvature(n_outcomes, _TINY, 1.0),
         ):
             policy = CompiledPolicy(curvature, np.ones(n_outcomes), **settings)
+            _remove_overlap(np.eye(_TINY), 1, np.zeros((1, 1)))
             for actions in np.eye(_TINY)[np.arange(2 * _TINY)[:, None] % _TINY - np.arange(2)]:
                 policy.update(actions[policy.select(actions)], 0)
 
@@ -382,6 +388,15 @@ def _scores(
 def _largest_eigenvalue(A: Array) -> float:
     """By Jacobi's rotations, which overwrite A: for K x K matrices the shortest way."""
     K = A.shape[0]
+    scale = 0.0  # squares of the entries must neither over- nor underflow
+    for i in range(K):
+        for j in range(K):
+            scale = max(scale, abs(A[i, j]))
+    if scale == 0.0:
+        return 0.0
+    for i in range(K):
+        for j in range(K):
+            A[i, j] /= scale
     for _ in range(40):
         off, diagonal = 0.0, 0.0
         for i in range(K):
@@ -409,7 +424,7 @@ def _largest_eigenvalue(A: Array) -> float:
     largest: float = A[0, 0]
     for i in range(1, K):
         largest = max(largest, A[i, i])
-    return largest
+    return largest * scale
 
 
 @_kernel

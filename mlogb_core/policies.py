@@ -125,6 +125,8 @@ class OptimisticPolicy:
     1
     """
 
+    compiled = False
+
     def __init__(
         self,
         curvature: Curvature[Any],
@@ -263,7 +265,8 @@ class OptimisticPolicy:
             If the action has the wrong shape or is not finite, or the outcome is out of range.
         ArithmeticError
             If double precision cannot carry the regularization, or a factorisation fails; the
-            message names the round. After any exception the policy is as before.
+            message names the round. After any exception that is raised here the policy is as before; an
+            interrupt from outside can fall between two of its assignments.
 
         Notes
         -----
@@ -293,7 +296,7 @@ class OptimisticPolicy:
             | {f"selected.{k}": v.copy() for k, v in selected.items()}
             | {
                 "curvature": type(self.curvature).__name__,
-                "compiled": type(self) is not OptimisticPolicy,
+                "compiled": self.compiled,
                 "radius": json.dumps(self.radius.describe()),
                 "rewards": self.rewards.copy(),
                 "step_size": self.step_size,

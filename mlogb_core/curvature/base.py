@@ -12,6 +12,7 @@ action that was played is what step and addition share.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -168,9 +169,11 @@ def check_regularization(regularization: float, largest: float) -> None:
     Raises
     ------
     ArithmeticError
-        If :math:`\lambda` is below the machine epsilon times that eigenvalue.
+        If :math:`\lambda` is below the machine epsilon times that eigenvalue, or the latter overflows.
     """
     roundoff = float(np.finfo(np.float64).eps) * largest
+    if not math.isfinite(largest):
+        raise ArithmeticError(f"the curvature overflows: its largest eigenvalue is about {largest}")
     if regularization < roundoff:
         raise ArithmeticError(
             f"regularization {regularization:.3g} is lost in the roundoff {roundoff:.3g} of the largest "

@@ -25,6 +25,7 @@ from mlogb_core._linalg import (
     invert_triangle,
     length,
     orthonormal_rows,
+    orthonormalised,
     whiten,
 )
 from mlogb_core._validation import Array, as_integer, as_positive
@@ -252,8 +253,7 @@ class LowRankCurvature:
         inverse = invert_triangle(triangle)
         fresh = -(inverse @ inside) @ self.basis
         fresh += (inverse[:, :, None] * action).reshape(fresh.shape)
-        inside, fresh = self._without_overlap(inside, fresh, triangle)
-        return inside, fresh, triangle
+        return self._without_overlap(inside, fresh, triangle)
 
     def _triangle_outside(self, square: float, inside: Array) -> Array | None:
         r"""T with :math:`TT^\top = \|x\|^2 I - GG^\top`, or None where that difference cancels."""
@@ -275,11 +275,16 @@ class LowRankCurvature:
         fresh, correction = orthonormal_rows(first - overlap @ self.basis, 0.5)
         return inside + outside @ overlap, fresh, outside @ correction
 
-    def _without_overlap(self, inside: Array, fresh: Array, outside: Array) -> tuple[Array, Array]:
+    def _without_overlap(self, inside: Array, fresh: Array, outside: Array) -> tuple[Array, Array, Array]:
+        """Take the overlap with B out of E, and what the same error of B did to the lengths of E.
+
+        Left in, that error would come back amplified in the next round that projects once.
+        """
         overlap = fresh @ self.basis.T
         if np.abs(overlap).max(initial=0.0) <= _OVERLAP:
-            return inside, fresh
-        return inside + outside @ overlap, fresh - overlap @ self.basis
+            return inside, fresh, outside
+        inside = inside + outside @ overlap
+        return inside, *orthonormalised(fresh - overlap @ self.basis, outside)
 
     def _grown(self, frame: LowRankFrame, factor: Array) -> Array:
         """Core in the joint basis after adding (F' coordinates)' (F' coordinates)."""

@@ -1,0 +1,78 @@
+"""What keeps the sketch's basis orthonormal where one projection of an action has to be enough."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mlogb_core import ConstantRadius, OptimisticPolicy, RidgeRadius, eofd
+from mlogb_core.curvature import DenseCurvature
+
+FORMS = [False, True]
+
+
+def build(K, d, m, *, buffer=1, compiled=False):
+    if compiled:
+        pytest.importorskip("numba", reason="the compiled form is the optional extra [fast]")
+    return eofd(
+        d,
+        np.ones(K),
+        sketch_size=m,
+        buffer=buffer,
+        regularization=1.0,
+        step_size=1.0,
+        norm_bound=0.5,
+        radius=ConstantRadius(0.1),
+        compiled=compiled,
+    )
+
+
+@pytest.mark.parametrize("compiled", FORMS)
+@pytest.mark.parametrize(
+    ("K", "d", "m", "buffer"), [(1, 20, 15, 3), (2, 6, 5, 2), (3, 10, 15, 2), (1, 8, 7, 1)]
+)
+def test_half_full_and_more_the_error_does_not_grow(K, d, m, buffer, compiled):
+    """An error of the basis comes back up to nine times as large if fresh rows inherit it."""
+    policy = build(K, d, m, buffer=buffer, compiled=compiled)
+    rng = np.random.default_rng(0)
+    for _ in range(2500):
+        policy.update(rng.standard_normal(d), int(rng.integers(K + 1)))
+    basis = policy.curvature.basis
+    assert np.abs(basis @ basis.T - np.eye(len(basis))).max() <= 1e-13
+
+
+@pytest.mark.parametrize("compiled", FORMS)
+@pytest.mark.parametrize("K", [1, 2])
+def test_a_step_that_overflows_changes_nothing(K, compiled):
+    policy = build(K, 4, 2, compiled=compiled)
+    for x in np.eye(4):
+        policy.update(x, 1)
+    before = policy.parameter.copy(), policy.curvature.core.copy()
+    with pytest.raises(ArithmeticError, match="round 5"), np.errstate(all="ignore"):
+        policy.update([1e200, 0.0, 0.0, 0.0], 1)
+    np.testing.assert_array_equal(policy.parameter, before[0])
+    np.testing.assert_array_equal(policy.curvature.core, before[1])
+    assert policy.rounds == 4
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-165, 1.0, 1e154, 1e200])
+def test_the_largest_eigenvalue_at_any_scale(scale):
+    pytest.importorskip("numba", reason="the compiled form is the optional extra [fast]")
+    from mlogb_core.compiled import _largest_eigenvalue
+
+    rng = np.random.default_rng(0)
+    for K in (1, 2, 5, 12):
+        A = rng.standard_normal((K, K))
+        A = A @ A.T
+        expected = np.linalg.eigvalsh(A)[-1]
+        assert _largest_eigenvalue(scale * A) / scale == pytest.approx(expected, rel=1e-13)
+    assert _largest_eigenvalue(np.zeros((3, 3))) == 0.0
+
+
+def test_a_subclass_is_not_taken_for_the_compiled_form():
+    class Renamed(OptimisticPolicy):
+        pass
+
+    policy = Renamed(DenseCurvature(1, 2, 1.0), [1.0], step_size=1.0, norm_bound=1.0, radius=RidgeRadius(1.0))
+    assert policy.state_dict()["compiled"] is False
+    assert type(OptimisticPolicy.from_state(policy.state_dict())) is OptimisticPolicy
