@@ -181,10 +181,9 @@ def _draw_map(axis: Axes, panel: pd.DataFrame, norm: LogNorm) -> Any:
     for i, j in np.ndindex(values.shape):
         m, length, value = float(sketches[i]), float(lengths[j]), float(values[i, j])
         if np.isfinite(value):
-            axis.text(
-                length, m, f"{value:.2g}", ha="center", va="center", fontsize=8,
-                color="black" if norm(value) > 0.5 else "white",
-            )  # fmt: skip
+            text = f"{value:.0f}" if value >= 10 else f"{value:.2g}"
+            colour = "black" if norm(value) > 0.5 else "white"
+            axis.text(length, m, text, ha="center", va="center", fontsize=8, color=colour)
     for name, table in grids.items():
         _line_of_one(axis, lengths, sketches, table, thick=name == "median")
     axis.set(xscale="log", yscale="log")

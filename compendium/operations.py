@@ -179,11 +179,12 @@ def eofd_flops(
     newton : float
         Factorisations of the projection.
     projected, corrected : bool
-        Whether the step is projected, and whether the fresh directions are made orthogonal once more.
+        Whether the step is projected, and whether the fresh directions are made orthonormal once more.
     """
     N, g = K * d, m + K
     select = 2 * actions * N + m**3 / 3 + scored * (2 * N * m + K * m**2 + 4 * K**2 * m + 4 / 3 * K**3)
-    frame = (6 if corrected else 4) * K * N * m + 2 * K * m**2 + 6 * K**2 * m
+    frame = 4 * K * N * m + 2 * K * m**2 + 6 * K**2 * m
+    frame += 2 * K * N * (m + 2 * K) if corrected else 0
     step = 2 * N * g + newton * (g**3 / 3 + 4 * g**2)
     step += 4 * N * g + 2 * K * g**2 if projected else 0
     core = 4 / 3 * g**3 + 6 * K * g**2 + 2 * K * m**2
