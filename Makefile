@@ -50,7 +50,7 @@ test-slow: $(STAMP)  ## the long comparisons with the literal algorithms
 test-very-slow: $(STAMP)  ## 3,000 rounds against the literal algorithm at the largest sizes (40 minutes)
 	$(BIN)/python -m pytest -n $(JOBS) --dist load -m very_slow
 
-bench: $(STAMP)  ## time all variants side by side on one thread (a quarter of an hour; QUICK=1: seconds)
+bench: $(STAMP)  ## time all variants side by side on one thread (about eleven minutes; QUICK=1: seconds)
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
 notebooks: $(STAMP)  ## execute every notebook text into its paired .ipynb

@@ -6,4 +6,5 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 
 from benchmarks.cli import main
 
-main()
+if __name__ == "__main__":
+    main()

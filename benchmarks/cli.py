@@ -57,8 +57,8 @@ def bench(
 ) -> None:
     """Time all variants side by side, on one thread, and write tables and figures.
 
-    A whole run goes to benchmarks/results and figures; one with --quick or --part goes to the folder
-    `local` inside them.
+    A whole run goes to benchmarks/results and figures, and its page is benchmarks/README.md; one with
+    --quick or --part goes to the folder `local` inside them, with its page beside the record.
     """
     mpl.use("Agg")
     local = quick or bool(part)
@@ -70,7 +70,8 @@ def bench(
     else:
         with machine.single_thread():
             record = measure(plan.quick() if quick else plan.full(), part or list(Part), quick)
-    written = [report.write(folder, record), *draw(record, folder, pictures)]
+    readme = (own.parent if folder == own else folder) / "README.md"
+    written = [*report.write(folder, record, readme, pictures), *draw(record, folder, pictures)]
     for path in written:
         print(path.relative_to(project_root()) if path.is_relative_to(project_root()) else path)
     if failures := report.unequal(record["timings"]):
@@ -118,7 +119,7 @@ def measure(chosen: plan.Plan, parts: Iterable[Part], quick: bool = False) -> di
     for cell in _shown(cells, "timing"):
         record["timings"] += timing.rows(cell, timing.play(cell, chosen.limits))
     if Part.REGRET in parts:
-        _add_regret(record, chosen, tuple(form for form in forms if form != "literal"))
+        _add_regret(record, chosen, forms)
     if Part.ROOFLINE in parts and Part.TABLE in parts:
         table = [row for row in record["timings"] if row["part"] == "table"]
         record["rates"] = roofline.rates(table, chosen.gemm_order, chosen.large_megabytes)
@@ -134,8 +135,8 @@ def draw(record: dict[str, Any], folder: Path, pictures: Path) -> list[Path]:
     timings = report.frame(record, "timings") if record["timings"] else None
     drawn = []
     for part, name, make in (
-        (Part.CURVE, "bench_time", figures.time_against_features),
-        (Part.MAP, "bench_map", figures.speedup_map),
+        (Part.CURVE, report.TIME_FIGURE, figures.time_against_features),
+        (Part.MAP, report.MAP_FIGURE, figures.speedup_map),
     ):
         if timings is None or part not in record["parts"]:
             continue

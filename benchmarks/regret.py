@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import timing
-from benchmarks.plan import SEED, Cell, Limits, RegretSearch
+from benchmarks.plan import SEED, Cell, Limits, RegretSearch, side_by_side
 from benchmarks.variants import Variant, build
 from compendium.data import DataError
 from compendium.problems import Digits
@@ -98,7 +98,7 @@ def measure(
     limits : Limits
         How long the timing plays.
     forms : tuple of str
-        Forms of the library to time.
+        Forms to time; the literal OFUL is left out where it is in the table.
 
     Returns
     -------
@@ -114,7 +114,8 @@ def measure(
     table = [_row(problem, search, variant, regret, baseline, chosen) for variant, regret in tried.items()]
     if chosen is None:
         return table, []
-    variants = tuple(v._replace(form=form) for v in (chosen, OFUL) for form in forms)
+    length = problem.environment.n_features * problem.environment.rewards.size
+    variants = side_by_side([chosen.sketch_size], forms, length)
     cell = Cell("regret", problem.name, problem.environment, problem.settings, variants)
     return table, timing.rows(cell, timing.play(cell, limits))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 import pandas as pd
 
 from benchmarks.figures import VARIANT_STYLES
+from benchmarks.plan import LITERAL_OFUL_LIMIT
 from compendium.paths import FailureError, write_atomically
 from compendium.provenance import relative_paths
 
 RECORD = "bench.json"
+TIME_FIGURE, MAP_FIGURE = "bench_time", "bench_map"
 TABLES = ("timings", "equal_regret", "roofline", "memory")
 _TITLES = {
     "paper": "In the paper's setting",
@@ -21,15 +24,19 @@ _TITLES = {
 }
 
 
-def write(folder: Path, record: Mapping[str, Any]) -> Path:
-    """Write record, tables and page; return the path of the record.
+def write(folder: Path, record: Mapping[str, Any], readme: Path, pictures: Path) -> tuple[Path, Path]:
+    """Write record, tables and page; return the paths of page and record.
 
     Parameters
     ----------
     folder : Path
-        Made when it is missing.
+        Where record and tables go; made when it is missing.
     record : mapping
         Everything that was measured; see `cli.measure`.
+    readme : Path
+        The page.
+    pictures : Path
+        Folder of the figures that the page shows.
 
     Raises
     ------
@@ -42,9 +49,10 @@ def write(folder: Path, record: Mapping[str, Any]) -> Path:
     for name in TABLES:
         if record.get(name):
             write_atomically(folder / f"{name}.csv", frame(record, name).to_csv(index=False))
-    write_atomically(folder / "bench.md", page(record))
+    link = Path(os.path.relpath(pictures.resolve(), readme.parent.resolve())).as_posix()
+    write_atomically(readme, page(record, link))
     write_atomically(folder / RECORD, text)
-    return folder / RECORD
+    return readme, folder / RECORD
 
 
 def frame(record: Mapping[str, Any], name: str) -> pd.DataFrame:
@@ -66,10 +74,19 @@ def unequal(timings: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def page(record: Mapping[str, Any]) -> str:
-    """The page for readers, all of it computed from the record."""
+def page(record: Mapping[str, Any], pictures: str) -> str:
+    """The page for readers, all of it computed from the record.
+
+    Parameters
+    ----------
+    record : mapping
+        Everything that was measured.
+    pictures : str
+        The folder of the figures as the page links to it.
+    """
     parts = ["# Benchmarks", _machine(record), _agreement(record["timings"])]
-    parts += [f"Left out: {message}." for message in record["left_out"]]
+    parts += [f"Left out: {message}." for message in [*record["left_out"], *_infeasible(record["timings"])]]
+    parts += [*_slower_compiled(record["timings"]), *_figures(record, pictures)]
     for regime, title in _TITLES.items():
         rows = [row for row in record["timings"] if row["part"] == "table" and row["regime"] == regime]
         if rows:
@@ -113,8 +130,61 @@ def _machine(record: Mapping[str, Any]) -> str:
         f"NumPy {environment['numpy']}, SciPy {environment['scipy']}, "
         f"numba {environment['numba'] or 'absent'}. All variants of a row played the same action sets (10 to "
         "30 unit vectors) and outcome uniforms in one process, in interleaved blocks; times are medians over "
-        "rounds with a full sketch, with the quartiles in brackets."
+        f"rounds with a full sketch, with the quartiles in brackets. {_origin(record)}"
     )
+
+
+def _origin(record: Mapping[str, Any]) -> str:
+    minutes = f"The run took {record['duration_seconds'] / 60:.0f} minutes"
+    commit = record.get("git_commit")
+    if not commit:
+        return f"{minutes}."
+    return f"{minutes}, of the code at commit {commit[:7]}{'' if record['git_clean'] else ' with changes'}."
+
+
+def _infeasible(timings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is said once about the printed OFUL where the printed EOFD stands without it."""
+    if not any(row["form"] == "literal" and row["K"] * row["d"] > LITERAL_OFUL_LIMIT for row in timings):
+        return []
+    return [
+        f"OFUL as printed beyond Kd = {LITERAL_OFUL_LIMIT:,}, where its eigendecompositions of order Kd take "
+        "too long; *× literal* of OFUL is empty there"
+    ]
+
+
+def _slower_compiled(timings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Where compiling OFUL does not pay, and a ratio of compiled forms flatters the sketch."""
+    times: dict[tuple[Any, ...], dict[str, float]] = {}
+    for row in timings:
+        if row["family"] == "oful":
+            cell = tuple(row[name] for name in ("part", "regime", "K", "d"))
+            times.setdefault(cell, {})[row["form"]] = row["round_median_ms"]
+    ratios = {c: t["compiled"] / t["numpy"] for c, t in times.items() if {"compiled", "numpy"} <= set(t)}
+    worst = max(ratios, key=lambda cell: ratios[cell], default=None)
+    if worst is None or ratios[worst] < 1.05:
+        return []
+    return [
+        f"The strongest OFUL is the faster of its NumPy and compiled forms. The compiled one takes up to "
+        f"{ratios[worst]:.2f} times as long as the other (K = {worst[2]}, d = {worst[3]}), so what is said "
+        "of compiled forms against each other overstates there what sketching saves."
+    ]
+
+
+def _figures(record: Mapping[str, Any], pictures: str) -> list[str]:
+    shown = []
+    if "curve" in record["parts"]:
+        about = "Time per round against d: literal algorithms, strongest OFUL and EOFD, NumPy and compiled"
+        shown += ["## Time against d", f"![{about}]({pictures}/{TIME_FIGURE}.png)"]
+        shown.append("Medians of a round at a fixed sketch size, with the quartiles as bands.")
+    if "map" in record["parts"]:
+        about = "Time of the strongest OFUL over that of EOFD, over Kd and m"
+        shown += ["## Where sketching pays", f"![{about}]({pictures}/{MAP_FIGURE}.png)"]
+        shown.append(
+            "How many times longer a round of OFUL with an updated inverse takes, not of the printed one, "
+            "than one of EOFD in the same form. On the white line they take equally long; dotted, the line "
+            "of the quartiles."
+        )
+    return shown
 
 
 def _agreement(timings: Sequence[Mapping[str, Any]]) -> str:

@@ -3,8 +3,12 @@ r"""The round in plain loops, compiled by numba: the same algorithm, the same it
 The NumPy form is the one to read; this one is for speed, and `policies.eofd` and `policies.oful`
 take it with `compiled=True`. State, validation, radius and error handling are the policy's own, so
 that a saved state can go on in either form. Factorisations and eigenvalues stay with SciPy's LAPACK,
-called between the kernels. A kernel goes over the basis in column blocks that stay in the cache, so
-that a round reads it three times and writes it once.
+called between the kernels, of which a round of the sketch has three: the choice, the step, the shrink.
+
+A kernel goes over the basis in column blocks that stay in the cache, four rows at a time, so that a
+round reads it three times and writes it once; a projection reads it once more. All kernels are in this
+one file, and constants of other modules are their arguments, because numba's cache on disk looks for
+changes nowhere else.
 """
 
 from __future__ import annotations
@@ -16,8 +20,16 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dsymv, dsyrk
 
-from mlogb_core._linalg import cholesky, cholesky_solve, orthonormalised, polar, smallest_eigenpairs
+from mlogb_core._linalg import (
+    add_product,
+    cholesky,
+    cholesky_solve,
+    orthonormalised,
+    polar,
+    smallest_eigenpairs,
+)
 from mlogb_core._validation import Array
 from mlogb_core.choice import _SLACK, Choice
 from mlogb_core.confidence import ConstantRadius
@@ -25,7 +37,7 @@ from mlogb_core.curvature import DenseCurvature, FrequentDirections
 from mlogb_core.curvature.base import check_regularization
 from mlogb_core.curvature.low_rank import _OVERLAP, _SMALLEST_SQUARE, _WELL_OUTSIDE
 from mlogb_core.policies import OptimisticPolicy, _Estimate, _Selected, movement
-from mlogb_core.projection import Resolvent, project_onto_ball
+from mlogb_core.projection import _ROUNDOFF, Resolvent, project_by_lanczos, project_onto_ball
 
 try:
     from numba import njit
@@ -35,8 +47,10 @@ except ImportError as error:
 _BLOCK = 512  # columns: with some hundred rows they fit into the second-level cache
 _WIDE = 100_000  # numbers in a basis from which on, for K > 1, the products are BLAS' business
 _TINY = 3  # features of the problem on which the kernels are compiled
-_SMALL = 48  # up to this order a Cholesky factorisation in loops beats the call of LAPACK
-
+_KRYLOV = 24  # steps of Lanczos' method, after which Cholesky factors take over
+# In place of a multiplier, what a kernel has left undone: the projection; nothing can be done; the frame is
+# for the careful way; its fresh rows are orthogonal to the basis but not orthonormal.
+_UNSETTLED, _OVERFLOW, _CAREFUL, _SKEW = -1.0, -2.0, -3.0, -4.0
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Indices = NDArray[np.intp]
@@ -45,8 +59,11 @@ Flags = NDArray[np.bool_]
 
 def _kernel(function: Function) -> Function:
     """Compile; sums may be reordered and fused, infinities and NaN keep their meaning."""
-    compile_ = njit(cache=True, fastmath={"reassoc", "contract"}, error_model="numpy")
-    return cast(Function, compile_(function))
+    options: dict[str, Any] = {"fastmath": {"reassoc", "contract"}, "error_model": "numpy"}
+    try:
+        return cast(Function, njit(cache=True, **options)(function))
+    except RuntimeError:  # neither the package's folder nor the user's can be written
+        return cast(Function, njit(**options)(function))
 
 
 class CompiledPolicy(OptimisticPolicy):
@@ -70,127 +87,142 @@ class CompiledPolicy(OptimisticPolicy):
         if not isinstance(curvature, FrequentDirections | DenseCurvature):
             raise ValueError(f"curvature must be a sketch or the full Hessian, got {curvature!r}")
         super().__init__(curvature, rewards, **settings)
+        self._total = 0.5 * float(self.rewards.sum())
         if curvature.n_features != _TINY:
             _compile_kernels()
 
     def _estimate(self, actions: Array) -> _Estimate:
-        value, slopes, _ = _estimates(actions, self.parameter, self.rewards)
+        actions = _writable(actions)
+        value, slopes = _estimates(actions, self.parameter, self.rewards)
         return _Estimate(actions, value, slopes)
 
     def _best(self, estimate: _Estimate) -> tuple[Choice, int, _Selected | None]:
         beta = self.beta
         if beta == 0.0:
             return super()._best(estimate)
-        actions, value, slopes = estimate
-        total = 0.5 * float(self.rewards.sum())
-        upper = _upper_bounds(actions, value, slopes, beta, total, self.curvature.regularization)
-        if not math.isfinite(upper.sum()):
+        curvature, common = self.curvature, (beta, self._total, self.curvature.regularization)
+        if isinstance(curvature, DenseCurvature):
+            action, margin, scored, image = _choose_by_inverse(
+                *estimate, curvature.inverse, *common, self.tie_tolerance, _SLACK
+            )
+        elif self._is_wide():
+            return self._best_by_blas(estimate, common)
+        else:
+            action, margin, scored, image = _choose_by_sketch(
+                *estimate, curvature.basis, self._ridge(), *common, self.tie_tolerance, _SLACK
+            )
+        if action < 0:
             return super()._best(estimate)  # which tells overflow from a large sum
-        n = len(value)
+        return Choice(action, margin), scored, _Selected(estimate.actions[action].copy(), image)
+
+    def _best_by_blas(
+        self, estimate: _Estimate, common: tuple[float, float, float]
+    ) -> tuple[Choice, int, _Selected | None]:
+        """As `_choose_by_sketch`, with the products left to BLAS."""
+        (actions, value, slopes), sketch = estimate, self.curvature
+        upper, finite = _upper_bounds(actions, value, slopes, *common, _SLACK)
+        if not finite:
+            return super()._best(estimate)
+        n, limit = len(value), 2
         scores, known, batch = np.zeros(n), np.zeros(n, dtype=np.bool_), np.empty(n, dtype=np.intp)
-        images = np.empty((n, *self._image_shape()))
-        limit = self._batch_size()
+        images = np.empty((n, *slopes.shape[1:], sketch.rank))
         while True:
             count, action, margin = _next_batch(value, upper, scores, known, self.tie_tolerance, limit, batch)
             if not count:
                 selected = _Selected(actions[action].copy(), images[action].copy())
-                return Choice(int(action), float(margin)), int(known.sum()), selected
+                return Choice(action, margin), int(known.sum()), selected
             index = batch[:count]
-            blocks = self._blocks(actions, index, images)
-            _scores(value, slopes, blocks, index, beta, total, scores, known)
+            part = actions[index]
+            images[index] = image = sketch.images(part)
+            _scores(value, slopes, sketch.inverse_blocks(part, image), index, *common[:2], scores, known)
             limit *= 2
 
     def _batch_size(self) -> int:
         return 2  # choosing takes no time here
 
-    def _image_shape(self) -> tuple[int, int]:
-        curvature = self.curvature
-        width = curvature.rank if isinstance(curvature, FrequentDirections) else curvature.rank_bound
-        return curvature.n_outcomes, width
-
-    def _blocks(self, actions: Array, index: Indices, images: Array) -> Array:
-        """A(x) of some actions; their images are written into `images`."""
-        curvature = self.curvature
-        if self._is_wide():
-            part = actions[index]
-            images[index] = curvature.images(part)
-            blocks = curvature.inverse_blocks(part, images[index])
-        elif isinstance(curvature, FrequentDirections):
-            blocks = _sketch_blocks(
-                actions, index, curvature.basis, curvature._ridge_factor(), curvature.regularization, images
-            )
-        else:
-            blocks = _dense_blocks(actions, index, curvature.inverse, images)
-        return np.asarray(blocks)
+    def _ridge(self) -> Array:
+        """The transposed Cholesky factor, whose rows are contiguous."""
+        return self.curvature._ridge_factor().T if self.curvature.rank else np.empty((0, 0))
 
     def _is_wide(self) -> bool:
         """Whether products with K vectors at once pay for the call of BLAS."""
         curvature = self.curvature
-        is_sketch = isinstance(curvature, FrequentDirections)
-        return is_sketch and curvature.n_outcomes > 1 and curvature.image_cost >= _WIDE
+        return bool(curvature.n_outcomes > 1 and curvature.image_cost >= _WIDE)
+
+    def _image_of(self, action: Array) -> Array | None:
+        selected = self._selected
+        return selected.image if selected is not None and _equal(selected.action, action) else None
 
     def _learn(self, action: Array, outcome: int) -> tuple[Array, tuple[float, float]]:
         if isinstance(self.curvature, DenseCurvature):
-            return super()._learn(action, outcome)
-        sketch = self.curvature
-        rank, rows = sketch.rank, sketch._rows
-        inside, fresh, outside = self._split(action)
-        n = rank + fresh
-        residual, factor = _residual_and_factor(self.parameter, action, outcome)
-        solved = cholesky_solve(sketch._ridge_factor(), inside) if rank else inside
-        direction = _direction(
-            inside, outside, solved, residual, factor, self.step_size, sketch.regularization
-        )
-        point = _combine(rows[:n], direction, self.parameter.reshape(-1), 1.0, -self.step_size)
-        multiplier = 0.0
-        square = _dot(point, point)
-        if not math.isfinite(square):
+            return self._learn_exactly(_writable(action), outcome)
+        sketch, rank, rows = self.curvature, self.curvature.rank, self.curvature._rows
+        action = _writable(action)
+        image = self._image_of(action)
+        inside = sketch.images(action[None])[0] if image is None else image
+        point = (self.parameter, action, outcome, self._ridge(), sketch.core)
+        settings = (self.step_size, sketch.regularization, self.norm_bound, _ROUNDOFF)
+        multiplier = _CAREFUL
+        if not self._is_wide():
+            limits = (_SMALLEST_SQUARE, _WELL_OUTSIDE, _OVERLAP)
+            step = _step(rows, rank, inside, *point, *settings, *limits)
+            parameter, multiplier, n, inside, outside, residual, factor, grown = step
+        if multiplier == _SKEW:
+            rows[rank:n], outside = orthonormalised(rows[rank:n], outside)
+        elif multiplier == _CAREFUL:
+            split = sketch._split if self._is_wide() else sketch._split_carefully
+            inside, fresh, outside = split(action, inside)
+            n = rank + len(fresh)
+            rows[rank:n] = fresh
+        if multiplier in (_SKEW, _CAREFUL):
+            step = _step_in_frame(rows[:n], inside, np.ascontiguousarray(outside), *point, *settings)
+            parameter, multiplier, n, inside, outside, residual, factor, grown = step
+        if multiplier == _OVERFLOW:
             raise ArithmeticError("the step overflows")
-        if math.sqrt(square) > self.norm_bound:
-            point, multiplier = self._project(rows[:n], inside, outside, factor, point)
+        if multiplier == _UNSETTLED:
+            parameter, multiplier = self._project(rows[:n], grown, parameter)
+            _, factor_there = _residual_and_factor(parameter, action, 0)
+            grown = _grown(sketch.core, inside, outside, factor_there)
+        moved = 0.0, 0.0
+        if self.radius.needs_movement:
+            moved = movement(self.parameter, parameter, action, residual, factor, self.step_size, multiplier)
+        self._add(grown)
+        return parameter, moved
+
+    def _learn_exactly(self, action: Array, outcome: int) -> tuple[Array, tuple[float, float]]:
+        """What `DenseCurvature` does, with the inverse left to BLAS."""
+        hessian, image = self.curvature, self._image_of(action)
+        solved = hessian.images(action[None])[0] if image is None else image
+        point, residual, factor, change, largest = _step_by_inverse(
+            solved, self.parameter, action, outcome, self.step_size
+        )
+        self._check(largest)
+        multiplier = 0.0
+        if not math.sqrt(_dot(point, point)) <= self.norm_bound:
+            rows = math.sqrt(self.step_size) * change
+
+            def apply_inverse(vector: Array) -> Array:
+                return np.asarray(dsymv(1.0, hessian.inverse, vector, lower=1) - (rows @ vector) @ rows)
+
+            point, multiplier = project_by_lanczos(apply_inverse, point, self.norm_bound)
         parameter = point.reshape(self.parameter.shape)
         moved = 0.0, 0.0
         if self.radius.needs_movement:
             moved = movement(self.parameter, parameter, action, residual, factor, self.step_size, multiplier)
-        _, factor = _residual_and_factor(parameter, action, 0)
-        self._add(_grown(sketch.core, inside, outside, factor))
+        _, _, _, change, largest = _step_by_inverse(solved, parameter, action, 0, 1.0)
+        self._check(largest)
+        dsyrk(-1.0, change.T, beta=1.0, c=hessian.inverse, lower=1, overwrite_c=1)
         return parameter, moved
 
-    def _split(self, action: Array) -> tuple[Array, int, Array]:
-        """G, the number of fresh directions, written behind the basis, and T."""
-        sketch = self.curvature
-        rank, rows = sketch.rank, sketch._rows
-        image = self._image_of(action)
-        inside = sketch.images(action[None])[0] if image is None else image
-        if self._is_wide():
-            inside, fresh, outside = sketch._split(action, inside)
-            rows[rank : rank + len(fresh)] = fresh
-            return inside, len(fresh), np.ascontiguousarray(outside)
-        outside, well = _triangle(inside, action)
-        K = sketch.n_outcomes
-        if well and rank + K <= len(rows):
-            overlap = _fresh_rows(rows, rank, inside, outside, action)
-            largest = float(np.abs(overlap).max(initial=0.0))
-            if largest > _OVERLAP:
-                inside = inside + outside @ overlap
-                _remove_overlap(rows, rank, overlap)
-                rows[rank : rank + K], outside = orthonormalised(rows[rank : rank + K], outside)
-            return inside, K, outside
-        inside, fresh, outside = sketch._split_carefully(action, inside)
-        rows[rank : rank + len(fresh)] = fresh
-        return inside, len(fresh), outside
+    def _check(self, largest: float) -> None:
+        if largest < 0.0:
+            raise ArithmeticError(f"a matrix of order {self.rewards.size} is not positive definite")
+        check_regularization(self.curvature.regularization, largest)
 
-    def _project(
-        self, rows: Array, inside: Array, outside: Array, factor: Array, point: Array
-    ) -> tuple[Array, float]:
-        lam = self.curvature.regularization
-        core = _grown(self.curvature.core, inside, outside, math.sqrt(self.step_size) * factor)
+    def _project(self, rows: Array, core: Array, parameter: Array) -> tuple[Array, float]:
+        """As in `LowRankCurvature.newton_step`, by Cholesky factors: for an ill-conditioned core."""
+        lam, point = self.curvature.regularization, parameter.reshape(-1)
         local = _products(rows, point)
-        if len(core) <= _SMALL:
-            projected, multiplier = _project_small(core, local, point, lam, self.norm_bound)
-            if multiplier >= 0.0:
-                scale = lam / (lam + multiplier)
-                return _combine(rows, projected - scale * local, point, scale, 1.0), float(multiplier)
         rest = math.sqrt(max(float(point @ point - local @ local), 0.0))
         image = np.append(core @ local + lam * local, lam * rest)
 
@@ -210,30 +242,34 @@ class CompiledPolicy(OptimisticPolicy):
             resolvent_at, np.append(local, rest), image, self.norm_bound
         )
         scale = lam / (lam + multiplier)
-        return _combine(rows, projected[:-1] - scale * local, point, scale, 1.0), multiplier
+        point = _combine(rows, projected[:-1] - scale * local, point, scale)
+        return point.reshape(parameter.shape), multiplier
 
     def _add(self, core: Array) -> None:
         """What `FrequentDirections.add` does, with the grown core at hand."""
         sketch = self.curvature
-        n = len(core)
+        n, kept = len(core), sketch.sketch_size
         check_regularization(sketch.regularization, float(core.diagonal().max(initial=0.0)))
         if n <= sketch.rank_bound:
             sketch._hold(core)
             return
-        kept = sketch.sketch_size
         values, weakest = smallest_eigenpairs(core, n - kept)
-        orthogonal, inverse = polar(weakest[kept:])
-        reflector = np.ascontiguousarray(weakest)
-        reflector[kept:] += orthogonal
+        reflector = np.ascontiguousarray(weakest.T)
+        orthogonal, inverse, certain = _polar(reflector[:, kept:])
+        if not certain:
+            orthogonal, inverse = map(np.ascontiguousarray, polar(weakest[kept:]))
         discarded = max(float(values[-1]), 0.0)
-        scaled = reflector @ inverse
-        core = _reflected(core, reflector, scaled, kept, discarded)
-        if self._is_wide():
-            sketch._deflate(sketch._rows[:n], reflector, inverse)
-        else:
-            _deflate(sketch._rows[:n], reflector, scaled, kept)
+        rows, wide = sketch._rows[:n], self._is_wide()
+        core, scaled = _shrink(rows, core, reflector, orthogonal, inverse, kept, discarded, not wide)
+        if wide:
+            add_product(rows[:kept], scaled[:, :kept].T, reflector @ rows, scale=-1.0)
         sketch._hold(core)
         sketch.shrinkage += discarded
+
+
+def _writable(array: Array) -> Array:
+    """The array, or its copy if it is read-only: for those numba would compile every kernel again."""
+    return array if array.flags.writeable else array.copy()
 
 
 @cache
@@ -246,9 +282,15 @@ def _compile_kernels() -> None:
             DenseCurvature(n_outcomes, _TINY, 1.0),
         ):
             policy = CompiledPolicy(curvature, np.ones(n_outcomes), **settings)
-            _remove_overlap(np.eye(_TINY), 1, np.zeros((1, 1)))
             for actions in np.eye(_TINY)[np.arange(2 * _TINY)[:, None] % _TINY - np.arange(2)]:
                 policy.update(actions[policy.select(actions)], 0)
+            policy.update(np.zeros(_TINY), 0)  # the careful way
+            if isinstance(curvature, FrequentDirections):  # and those that so small a problem never takes
+                policy._best_by_blas(policy._estimate(np.eye(_TINY)), (0.1, 0.5, 1.0))
+                _, factor = _residual_and_factor(policy.parameter, np.ones(_TINY), 0)
+                inside = np.zeros((n_outcomes, curvature.rank))
+                core = _grown(curvature.core, inside, np.zeros((n_outcomes, 0)), factor)
+                policy._project(curvature.basis, core, 2.0 * policy.parameter)
 
 
 @_kernel
@@ -257,6 +299,782 @@ def _dot(a: Array, b: Array) -> float:
     for i in range(a.size):
         total += a[i] * b[i]
     return total
+
+
+@_kernel
+def _axpy(scale: float, x: Array, y: Array) -> None:
+    for i in range(x.size):
+        y[i] += scale * x[i]
+
+
+@_kernel
+def _equal(a: Array, b: Array) -> bool:
+    different = 0
+    for i in range(a.size):
+        different += a[i] != b[i]
+    return different == 0
+
+
+@_kernel
+def _add_rows(weights: Array, rows: Array, start: int, stop: int, out: Array) -> None:
+    """`out += weights @ rows[:, start:stop]`, four rows at a time."""
+    n = weights.size
+    k = 0
+    while k + 4 <= n:
+        a, b = rows[k, start:stop], rows[k + 1, start:stop]
+        c, d = rows[k + 2, start:stop], rows[k + 3, start:stop]
+        p, q, r, s = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+        for i in range(out.size):
+            out[i] += (p * a[i] + q * b[i]) + (r * c[i] + s * d[i])
+        k += 4
+    while k < n:
+        _axpy(weights[k], rows[k, start:stop], out)
+        k += 1
+
+
+@_kernel
+def _add_products(rows: Array, start: int, stop: int, vector: Array, out: Array) -> None:
+    """`out += rows[:, start:stop] @ vector`, four rows at a time."""
+    n = out.size
+    k = 0
+    while k + 4 <= n:
+        a, b = rows[k, start:stop], rows[k + 1, start:stop]
+        c, d = rows[k + 2, start:stop], rows[k + 3, start:stop]
+        p = q = r = s = 0.0
+        for i in range(vector.size):
+            x = vector[i]
+            p += a[i] * x
+            q += b[i] * x
+            r += c[i] * x
+            s += d[i] * x
+        out[k] += p
+        out[k + 1] += q
+        out[k + 2] += r
+        out[k + 3] += s
+        k += 4
+    while k < n:
+        out[k] += _dot(rows[k, start:stop], vector)
+        k += 1
+
+
+@_kernel
+def _products(rows: Array, vector: Array) -> Array:
+    """`rows @ vector`."""
+    out = np.zeros(rows.shape[0])
+    _add_products(rows, 0, vector.size, vector, out)
+    return out
+
+
+@_kernel
+def _combine(rows: Array, weights: Array, vector: Array, scale: float) -> Array:
+    """`scale * vector + weights @ rows`."""
+    out = scale * vector
+    for start in range(0, vector.size, _BLOCK):
+        stop = min(start + _BLOCK, vector.size)
+        _add_rows(weights, rows, start, stop, out[start:stop])
+    return out
+
+
+@_kernel
+def _choose_by_sketch(
+    actions: Array,
+    value: Array,
+    slopes: Array,
+    basis: Array,
+    ridge: Array,
+    beta: float,
+    total: float,
+    lam: float,
+    tolerance: float,
+    slack: float,
+) -> tuple[int, float, int, Array]:
+    """The choice, its margin, how many actions were scored, and the image; action -1 on overflow.
+
+    See `choice.choose_pruned`. The number of actions to score doubles from 2.
+    """
+    n, K = slopes.shape
+    upper, finite = _upper_bounds(actions, value, slopes, beta, total, lam, slack)
+    images = np.zeros((n, K, basis.shape[0]))
+    scores, known, batch = np.zeros(n), np.zeros(n, dtype=np.bool_), np.empty(n, dtype=np.intp)
+    limit, scored, action, margin = 2, 0, -1, 0.0
+    while finite:
+        count, action, margin = _next_batch(value, upper, scores, known, tolerance, limit, batch)
+        if count == 0:
+            break
+        index = batch[:count]
+        blocks = _sketch_blocks(actions, index, basis, ridge, lam, images)
+        _scores(value, slopes, blocks, index, beta, total, scores, known)
+        scored += count
+        limit *= 2
+    return action, margin, scored, images[max(action, 0)].copy()
+
+
+@_kernel
+def _choose_by_inverse(
+    actions: Array,
+    value: Array,
+    slopes: Array,
+    inverse: Array,
+    beta: float,
+    total: float,
+    lam: float,
+    tolerance: float,
+    slack: float,
+) -> tuple[int, float, int, Array]:
+    """As `_choose_by_sketch`."""
+    n, K = slopes.shape
+    upper, finite = _upper_bounds(actions, value, slopes, beta, total, lam, slack)
+    images = np.empty((n, K, inverse.shape[0]))
+    scores, known, batch = np.zeros(n), np.zeros(n, dtype=np.bool_), np.empty(n, dtype=np.intp)
+    limit, scored, action, margin = 2, 0, -1, 0.0
+    while finite:
+        count, action, margin = _next_batch(value, upper, scores, known, tolerance, limit, batch)
+        if count == 0:
+            break
+        index = batch[:count]
+        blocks = _dense_blocks(actions, index, inverse, images)
+        _scores(value, slopes, blocks, index, beta, total, scores, known)
+        scored += count
+        limit *= 2
+    return action, margin, scored, images[max(action, 0)].copy()
+
+
+@_kernel
+def _sketch_blocks(
+    actions: Array, index: Indices, basis: Array, ridge: Array, lam: float, images: Array
+) -> Array:
+    """A(x) from the images in the basis, one pass over it for all actions; see `inverse_blocks`."""
+    n, K, r = index.size, images.shape[1], basis.shape[0]
+    d = actions.shape[1]
+    for i in range(K):
+        for start in range(0, d, _BLOCK):
+            stop = min(start + _BLOCK, d)
+            for c in range(n):
+                x = actions[index[c], start:stop]
+                _add_products(basis, i * d + start, i * d + stop, x, images[index[c], i])
+    blocks = np.empty((n, K, K))
+    whitened = np.empty((K, r))
+    for c in range(n):
+        a = index[c]
+        square = _dot(actions[a], actions[a])
+        for i in range(K):
+            whitened[i] = images[a, i]
+            _forward(ridge, whitened[i])
+            for j in range(i + 1):
+                outside = -_dot(images[a, i], images[a, j])
+                if i == j:
+                    outside += square
+                blocks[c, i, j] = outside / lam + _dot(whitened[i], whitened[j])
+                blocks[c, j, i] = blocks[c, i, j]
+    return blocks
+
+
+@_kernel
+def _forward(upper: Array, vector: Array) -> None:
+    """Solve with the transpose of an upper triangle, in place."""
+    for j in range(vector.size):
+        vector[j] /= upper[j, j]
+        _axpy(-vector[j], upper[j, j + 1 :], vector[j + 1 :])
+
+
+@_kernel
+def _backward(upper: Array, vector: Array) -> None:
+    """Solve with an upper triangle, in place."""
+    for j in range(vector.size - 1, -1, -1):
+        vector[j] = (vector[j] - _dot(upper[j, j + 1 :], vector[j + 1 :])) / upper[j, j]
+
+
+@_kernel
+def _triangle(
+    inside: Array, action: Array, smallest_square: float, well_outside: float
+) -> tuple[Array, bool]:
+    """T with T T' = |x|^2 I - G G', and whether it is far enough from singular."""
+    K = inside.shape[0]
+    square = _dot(action, action)
+    T = np.zeros((K, K))
+    if square < smallest_square:
+        return T, False
+    for j in range(K):
+        for i in range(j, K):
+            entry = -_dot(inside[i], inside[j])
+            if i == j:
+                entry += square
+            for k in range(j):
+                entry -= T[i, k] * T[j, k]
+            if i == j:
+                if not entry > well_outside * square:
+                    return T, False
+                T[j, j] = math.sqrt(entry)
+            else:
+                T[i, j] = entry / T[j, j]
+    return T, True
+
+
+@_kernel
+def _step(
+    rows: Array,
+    rank: int,
+    inside: Array,
+    parameter: Array,
+    action: Array,
+    outcome: int,
+    ridge: Array,
+    core: Array,
+    step_size: float,
+    lam: float,
+    norm_bound: float,
+    roundoff: float,
+    smallest_square: float,
+    well_outside: float,
+    most_overlap: float,
+) -> tuple[Array, float, int, Array, Array, Array, Array, Array]:
+    """Frame and projected step, with one pass over the basis before the projection.
+
+    Returns W, the multiplier or what was left undone, the number of rows of the joint basis, G, T, the
+    residual, F, and the core of the joint basis: at the new W, or that of the step if the projection was
+    left undone.
+    """
+    K, d = parameter.shape
+    outside, well = _triangle(inside, action, smallest_square, well_outside)
+    residual, factor = _residual_and_factor(parameter, action, outcome)
+    if not well or rank + K > rows.shape[0]:
+        return parameter, _CAREFUL, rank, inside, outside, residual, factor, core
+    direction = _direction(inside, outside, ridge, residual, factor, step_size, lam)
+    inverse = np.zeros((K, K))
+    for j in range(K):
+        inverse[j, j] = 1.0 / outside[j, j]
+        for i in range(j + 1, K):
+            total = 0.0
+            for k in range(j, i):
+                total -= outside[i, k] * inverse[k, j]
+            inverse[i, j] = total / outside[i, i]
+    weights, overlap = np.zeros((K, rank)), np.zeros((K, rank))
+    for i in range(K):
+        for j in range(i + 1):
+            _axpy(-inverse[i, j], inside[j], weights[i])
+    n = rank + K
+    joint = rows[:n]
+    old = parameter.reshape(-1)
+    point, leaves = old.copy(), _may_leave(old, direction, norm_bound)
+    local = np.zeros(n if leaves else 0)
+    for start in range(0, K * d, _BLOCK):
+        stop = min(start + _BLOCK, K * d)
+        for i in range(K):
+            fresh = rows[rank + i, start:stop]
+            fresh[:] = 0.0
+            for j in range(start // d, (stop - 1) // d + 1):
+                first, last = max(start, j * d), min(stop, (j + 1) * d)
+                _axpy(
+                    inverse[i, j], action[first - j * d : last - j * d], fresh[first - start : last - start]
+                )
+            _add_rows(weights[i], rows, start, stop, fresh)
+            _add_products(rows, start, stop, fresh, overlap[i])
+        _add_rows(direction, joint, start, stop, point[start:stop])
+        if leaves:
+            _add_products(joint, start, stop, point[start:stop], local)
+    largest = 0.0
+    for i in range(K):
+        for k in range(rank):
+            largest = max(largest, abs(overlap[i, k]))
+    if largest > most_overlap:
+        inside = inside.copy()
+        for i in range(K):
+            for j in range(K):
+                _axpy(outside[i, j], overlap[j], inside[i])
+            for start in range(0, K * d, _BLOCK):
+                stop = min(start + _BLOCK, K * d)
+                _add_rows(-overlap[i], rows, start, stop, rows[rank + i, start:stop])
+        return parameter, _SKEW, n, inside, outside, residual, factor, core
+    return _finish(
+        joint,
+        inside,
+        outside,
+        point,
+        local,
+        action,
+        residual,
+        factor,
+        core,
+        K,
+        step_size,
+        lam,
+        norm_bound,
+        roundoff,
+    )
+
+
+@_kernel
+def _step_in_frame(
+    joint: Array,
+    inside: Array,
+    outside: Array,
+    parameter: Array,
+    action: Array,
+    outcome: int,
+    ridge: Array,
+    core: Array,
+    step_size: float,
+    lam: float,
+    norm_bound: float,
+    roundoff: float,
+) -> tuple[Array, float, int, Array, Array, Array, Array, Array]:
+    """As `_step`, with the joint basis at hand."""
+    residual, factor = _residual_and_factor(parameter, action, outcome)
+    direction = _direction(inside, outside, ridge, residual, factor, step_size, lam)
+    old = parameter.reshape(-1)
+    point = _combine(joint, direction, old, 1.0)
+    local = np.zeros(0)
+    if _may_leave(old, direction, norm_bound):
+        local = _products(joint, point)
+    return _finish(
+        joint,
+        inside,
+        outside,
+        point,
+        local,
+        action,
+        residual,
+        factor,
+        core,
+        parameter.shape[0],
+        step_size,
+        lam,
+        norm_bound,
+        roundoff,
+    )
+
+
+@_kernel
+def _may_leave(vector: Array, direction: Array, norm_bound: float) -> bool:
+    """Whether the triangle inequality leaves open if the step leads out of the ball."""
+    longest = math.sqrt(_dot(vector, vector)) + math.sqrt(_dot(direction, direction))
+    return not longest < norm_bound * (1.0 - 1e-9)
+
+
+@_kernel
+def _finish(
+    joint: Array,
+    inside: Array,
+    outside: Array,
+    point: Array,
+    local: Array,
+    action: Array,
+    residual: Array,
+    factor: Array,
+    core: Array,
+    K: int,
+    step_size: float,
+    lam: float,
+    norm_bound: float,
+    roundoff: float,
+) -> tuple[Array, float, int, Array, Array, Array, Array, Array]:
+    """The projection, if it is needed, and the core with the Hessian at the new parameter."""
+    n, d, multiplier = joint.shape[0], action.size, 0.0
+    if local.size > 0:
+        square = _dot(point, point)
+        if not math.isfinite(square):
+            return point.reshape((K, d)), _OVERFLOW, n, inside, outside, residual, factor, core
+        if math.sqrt(square) > norm_bound:
+            tilde = _grown(core, inside, outside, math.sqrt(step_size) * factor)
+            rest = math.sqrt(max(square - _dot(local, local), 0.0))
+            projected, multiplier = _project(tilde, local, rest, lam, norm_bound, roundoff)
+            if multiplier < 0.0:
+                return point.reshape((K, d)), multiplier, n, inside, outside, residual, factor, tilde
+            scale = lam / (lam + multiplier)
+            point = _combine(joint, projected - scale * local, point, scale)
+    parameter = point.reshape((K, d))
+    _, factor_there = _residual_and_factor(parameter, action, 0)
+    grown = _grown(core, inside, outside, factor_there)
+    return parameter, multiplier, n, inside, outside, residual, factor, grown
+
+
+@_kernel
+def _direction(
+    inside: Array, outside: Array, ridge: Array, residual: Array, factor: Array, step_size: float, lam: float
+) -> Array:
+    """Coordinates of W' - W in the joint basis; see `base.step_weights`."""
+    K, r = inside.shape
+    k = outside.shape[1]
+    solved = inside.copy()
+    for i in range(K):
+        _forward(ridge, solved[i])
+        _backward(ridge, solved[i])
+    block = np.empty((K, K))
+    for i in range(K):
+        for j in range(i + 1):
+            entry = 0.5 * (_dot(solved[i], inside[j]) + _dot(solved[j], inside[i]))
+            block[i, j] = block[j, i] = entry + _dot(outside[i], outside[j]) / lam
+    weights = _step_weights(block, residual, factor, step_size)
+    direction = np.zeros(r + k)
+    for i in range(K):
+        _axpy(-step_size * weights[i], solved[i], direction[:r])
+        _axpy(-step_size * weights[i] / lam, outside[i], direction[r:])
+    return direction
+
+
+@_kernel
+def _step_weights(block: Array, residual: Array, factor: Array, step_size: float) -> Array:
+    """See `base.step_weights`."""
+    K = residual.size
+    jacobian = np.zeros((K, K))
+    for i in range(K):
+        for j in range(K):
+            jacobian[i, j] = _dot(factor[i], factor[j])
+    matrix, weights = np.zeros((K, K)), residual.copy()
+    for i in range(K):
+        for j in range(K):
+            matrix[i, j] = step_size * _dot(jacobian[i], block[j])
+        matrix[i, i] += 1.0
+    _eliminate(matrix, weights)
+    return weights
+
+
+@_kernel
+def _grown(core: Array, inside: Array, outside: Array, factor: Array) -> Array:
+    """Core in the joint basis after adding the Hessian with the given factor."""
+    K, r = inside.shape
+    n = r + outside.shape[1]
+    update = np.zeros((K, n))
+    for k in range(K):
+        for i in range(K):
+            _axpy(factor[i, k], inside[i], update[k, :r])
+            _axpy(factor[i, k], outside[i], update[k, r:])
+    grown = np.zeros((n, n))
+    grown[:r, :r] = core
+    weights = np.empty(K)
+    for i in range(n):
+        for k in range(K):
+            weights[k] = update[k, i]
+        # Whole rows, not a triangle: the sums have the same order in both halves.
+        _add_rows(weights, update, 0, n, grown[i])
+    return grown
+
+
+@_kernel
+def _project(
+    core: Array, local: Array, rest: float, lam: float, norm_bound: float, roundoff: float
+) -> tuple[Array, float]:
+    """Projection in the joint basis and one coordinate for what is outside it, in a Krylov space.
+
+    Galerkin's solution of (Z + nu I) w = Z w' in the space of Lanczos' vectors has length S by the choice
+    of nu; the space grows until the residual bounds the error by roundoff. Gives up after some steps.
+    """
+    n, norm = local.size, math.sqrt(_dot(local, local) + rest * rest)
+    size = min(n + 1, _KRYLOV)
+    vectors = np.zeros((size + 1, n + 1))
+    diagonal, off_diagonal, weights = np.zeros(size), np.zeros(size), np.empty(size + 1)
+    vectors[0, :n] = local / norm
+    vectors[0, n] = rest / norm
+    multiplier = 0.0
+    for j in range(size):
+        old, new = vectors[j], vectors[j + 1]
+        _axpy(lam, old, new)
+        _add_products(core, 0, n, old[:n], new[:n])
+        diagonal[j] = _dot(old, new)
+        for _ in range(2):
+            weights[: j + 1] = 0.0
+            _add_products(vectors, 0, n + 1, new, weights[: j + 1])
+            _add_rows(-weights[: j + 1], vectors, 0, n + 1, new)
+        length = math.sqrt(_dot(new, new))
+        complete = j == n or length <= roundoff * diagonal[0]
+        if complete or j >= 2:
+            solution, multiplier = _tridiagonal_root(
+                diagonal[: j + 1], off_diagonal, norm, norm_bound, multiplier, roundoff
+            )
+            if multiplier < 0.0:
+                break
+            if complete or length * abs(solution[j]) <= roundoff * norm_bound * (lam + multiplier):
+                projected = np.zeros(n)
+                _add_rows(solution, vectors, 0, n, projected)
+                return projected, multiplier
+        off_diagonal[j] = length
+        new /= length
+    return local, _UNSETTLED
+
+
+@_kernel
+def _tridiagonal_root(
+    diagonal: Array, off_diagonal: Array, norm: float, norm_bound: float, start: float, roundoff: float
+) -> tuple[Array, float]:
+    """The multiplier for a tridiagonal matrix and the first unit vector times a length; see `projection`."""
+    n, multiplier = diagonal.size, start
+    pivot, ratio, solution, half = np.empty(n), np.zeros(n), np.empty(n), np.empty(n)
+    for _ in range(100):
+        for i in range(n):
+            pivot[i] = diagonal[i] + multiplier
+            solution[i] = 0.0
+            if i == 0:
+                solution[i] = norm * diagonal[0]
+            elif i == 1:
+                solution[i] = norm * off_diagonal[0]
+            if i > 0:
+                ratio[i] = off_diagonal[i - 1] / pivot[i - 1]
+                pivot[i] -= ratio[i] * off_diagonal[i - 1]
+                solution[i] -= ratio[i] * solution[i - 1]
+            if not pivot[i] > 0.0:
+                return solution, _UNSETTLED
+        for i in range(n - 1, -1, -1):
+            solution[i] /= pivot[i]
+            if i + 1 < n:
+                solution[i] -= ratio[i + 1] * solution[i + 1]
+        square = _dot(solution, solution)
+        length = math.sqrt(square)
+        slope = 0.0
+        for i in range(n):
+            half[i] = solution[i]
+            if i > 0:
+                half[i] -= ratio[i] * half[i - 1]
+            slope += half[i] * half[i] / pivot[i]
+        if abs(length - norm_bound) <= roundoff * norm_bound:
+            return solution, multiplier
+        step = (length / norm_bound - 1.0) * square / slope
+        if abs(step) <= roundoff * multiplier:
+            return solution, multiplier
+        multiplier = max(multiplier + step, 0.0)
+    return solution, _UNSETTLED
+
+
+@_kernel
+def _polar(columns: Array) -> tuple[Array, Array, bool]:
+    """`_linalg.polar` of a matrix given by its columns, and whether it is far enough from singular.
+
+    By Jacobi's rotations of the columns, whose lengths become the singular values.
+    """
+    k = columns.shape[0]
+    W, V = columns.copy(), np.eye(k)
+    for _ in range(40):
+        largest = 0.0
+        for p in range(k - 1):
+            for q in range(p + 1, k):
+                a, b, g = _dot(W[p], W[p]), _dot(W[q], W[q]), _dot(W[p], W[q])
+                if not g * g > 1e-32 * a * b:
+                    continue
+                largest = max(largest, g * g / (a * b))
+                zeta = (b - a) / (2.0 * g)
+                t = 1.0 / (abs(zeta) + math.sqrt(1.0 + zeta * zeta))
+                if zeta < 0.0:
+                    t = -t
+                c = 1.0 / math.sqrt(1.0 + t * t)
+                s = c * t
+                for i in range(k):
+                    x, y = W[p, i], W[q, i]
+                    W[p, i], W[q, i] = c * x - s * y, s * x + c * y
+                    x, y = V[p, i], V[q, i]
+                    V[p, i], V[q, i] = c * x - s * y, s * x + c * y
+        if largest <= 1e-30:
+            break
+    orthogonal, inverse, certain = np.zeros((k, k)), np.zeros((k, k)), True
+    for p in range(k):
+        singular = math.sqrt(_dot(W[p], W[p]))
+        if k > 1 and not singular > 1e-6:
+            certain = False
+        sign = -1.0 if k == 1 and W[0, 0] < 0.0 else 1.0
+        for i in range(k):
+            if k > 1:
+                _axpy(W[p, i] / singular, V[p], orthogonal[i])
+            else:
+                orthogonal[0, 0] = sign
+            _axpy(V[p, i] / (1.0 + singular), V[p], inverse[i])
+    return orthogonal, inverse, certain
+
+
+@_kernel
+def _shrink(
+    rows: Array,
+    core: Array,
+    reflector: Array,
+    orthogonal: Array,
+    inverse: Array,
+    kept: int,
+    discarded: float,
+    deflate: bool,
+) -> tuple[Array, Array]:
+    """The core behind the block reflector, less the discarded amount; the basis too, in place, if asked.
+
+    See `frequent_directions`. The reflector's columns are rows here; those scaled by (I + P)^-1 are
+    returned.
+    """
+    k, n = reflector.shape
+    for c in range(k):
+        for i in range(k):
+            reflector[c, kept + i] += orthogonal[i, c]
+    left, image, inner = np.zeros((k, n)), np.zeros((k, n)), np.zeros((k, k))
+    for c in range(k):
+        _add_rows(inverse[c], reflector, 0, n, left[c])
+        _add_products(core, 0, n, reflector[c], image[c])
+    for a in range(k):
+        for b in range(k):
+            inner[a, b] = 0.5 * _dot(reflector[a], image[b])
+    for b in range(k):
+        for a in range(k):
+            _axpy(-inner[a, b], left[a], image[b])
+    out = np.empty((kept, kept))
+    weights, vectors = np.empty(2 * k), np.empty((2 * k, n))
+    vectors[:k], vectors[k:] = image, left
+    for i in range(kept):
+        out[i] = core[i, :kept]
+        for c in range(k):
+            weights[c], weights[k + c] = -left[c, i], -image[c, i]
+        _add_rows(weights, vectors, 0, i + 1, out[i, : i + 1])
+        out[i, i] -= discarded
+        for j in range(i):
+            out[j, i] = out[i, j]
+    if deflate:
+        product = np.empty((k, _BLOCK))
+        for start in range(0, rows.shape[1], _BLOCK):
+            stop = min(start + _BLOCK, rows.shape[1])
+            for c in range(k):
+                product[c] = 0.0
+                _add_rows(reflector[c], rows, start, stop, product[c, : stop - start])
+            for i in range(kept):
+                for c in range(k):
+                    weights[c] = -left[c, i]
+                _add_rows(weights[:k], product, 0, stop - start, rows[i, start:stop])
+    return out, left
+
+
+@_kernel
+def _dense_blocks(actions: Array, index: Indices, inverse: Array, images: Array) -> Array:
+    """A(x) from the lower triangle of the inverse, which is read once for all actions.
+
+    A column's part in block row i gives an entry of row i of the image by a dot product, and by
+    symmetry a multiple of that part to the image's row of the column's own block. Two columns and two
+    actions at a time: what is loaded once then serves up to eight multiplications.
+    """
+    n, K, d = index.size, images.shape[1], actions.shape[1]
+    for c in range(n):
+        images[index[c]] = 0.0
+    for j in range(K):
+        for b in range(0, d, 2):
+            column, pair = j * d + b, b + 1 < d
+            other = column + 1 if pair else column
+            for i in range(j, K):
+                # In the diagonal block, below the two columns' 2 x 2 corner, which follows.
+                first = b + 1 + pair if i == j else 0
+                p, q = (
+                    inverse[i * d + first : (i + 1) * d, column],
+                    inverse[i * d + first : (i + 1) * d, other],
+                )
+                for c in range(0, n, 2):
+                    s, t = index[c], index[min(c + 1, n - 1)]
+                    x, y = actions[s], actions[t]
+                    xs, ys = x[first:], y[first:]
+                    to_x = images[s, j, i * d + first : (i + 1) * d]
+                    to_y = images[t, j, i * d + first : (i + 1) * d]
+                    if not pair:
+                        images[s, i, column] += _dot(p, xs)
+                        _axpy(x[b], p, to_x)
+                        if t != s:
+                            images[t, i, column] += _dot(p, ys)
+                            _axpy(y[b], p, to_y)
+                    elif t == s:
+                        one, two = _dot_and_add(p, q, xs, to_x, x[b], x[b + 1])
+                        images[s, i, column] += one
+                        images[s, i, other] += two
+                    else:
+                        one, two, three, four = _dots_and_add(
+                            p, q, xs, ys, to_x, to_y, x[b], x[b + 1], y[b], y[b + 1]
+                        )
+                        images[s, i, column] += one
+                        images[s, i, other] += two
+                        images[t, i, column] += three
+                        images[t, i, other] += four
+            for c in range(n):
+                x, image = actions[index[c]], images[index[c], j]
+                image[column] += inverse[column, column] * x[b]
+                if pair:
+                    image[column] += inverse[other, column] * x[b + 1]
+                    image[other] += inverse[other, column] * x[b] + inverse[other, other] * x[b + 1]
+    blocks = np.empty((n, K, K))
+    for c in range(n):
+        blocks[c] = _block_of(images[index[c]], actions[index[c]])
+    return blocks
+
+
+@_kernel
+def _dot_and_add(p: Array, q: Array, x: Array, out: Array, a: float, b: float) -> tuple[float, float]:
+    """Dot products of x with p and q; `out += a p + b q`."""
+    one = two = 0.0
+    for i in range(p.size):
+        one += p[i] * x[i]
+        two += q[i] * x[i]
+        out[i] += a * p[i] + b * q[i]
+    return one, two
+
+
+@_kernel
+def _dots_and_add(
+    p: Array,
+    q: Array,
+    x: Array,
+    y: Array,
+    to_x: Array,
+    to_y: Array,
+    a: float,
+    b: float,
+    c: float,
+    d: float,
+) -> tuple[float, float, float, float]:
+    """`_dot_and_add` for two vectors at once."""
+    one = two = three = four = 0.0
+    for i in range(p.size):
+        u, v = p[i], q[i]
+        one += u * x[i]
+        two += v * x[i]
+        three += u * y[i]
+        four += v * y[i]
+        to_x[i] += a * u + b * v
+        to_y[i] += c * u + d * v
+    return one, two, three, four
+
+
+@_kernel
+def _block_of(image: Array, action: Array) -> Array:
+    """A(x), symmetric to the bit, from the image under the inverse."""
+    K, d = image.shape[0], action.size
+    block = np.empty((K, K))
+    for i in range(K):
+        for j in range(i + 1):
+            one = _dot(image[i, j * d : (j + 1) * d], action)
+            other = _dot(image[j, i * d : (i + 1) * d], action)
+            block[i, j] = block[j, i] = (one + other) / 2.0
+    return block
+
+
+@_kernel
+def _step_by_inverse(
+    image: Array, parameter: Array, action: Array, outcome: int, step_size: float
+) -> tuple[Array, Array, Array, Array, float]:
+    """The step before its projection, with the image under the inverse at hand.
+
+    Returns W', the residual, F, rows R with (H + s XFF'X')^-1 = H^-1 - s R'R for the step size s, and a
+    lower bound of the largest eigenvalue of the new Hessian, -1 if I + s F'AF is not positive definite.
+    """
+    K, square = parameter.shape[0], _dot(action, action)
+    residual, factor = _residual_and_factor(parameter, action, outcome)
+    block = _block_of(image, action)
+    weights = _step_weights(block, residual, factor, step_size)
+    point = parameter.reshape(-1).copy()
+    for i in range(K):
+        _axpy(-step_size * weights[i], image[i], point)
+    columns, largest = factor.T.copy(), 0.0
+    for k in range(K):
+        largest = max(largest, _dot(columns[k], columns[k]))
+    lower, change = np.zeros((K, K)), np.zeros(image.shape)
+    for i in range(K):
+        for j in range(i + 1):
+            entry = 1.0 if i == j else 0.0
+            for k in range(K):
+                entry += step_size * columns[i, k] * _dot(block[k], columns[j])
+            entry -= _dot(lower[i, :j], lower[j, :j])
+            if i == j and not entry > 0.0:
+                return point, residual, factor, change, -1.0
+            lower[i, j] = math.sqrt(entry) if i == j else entry / lower[j, j]
+        for k in range(K):
+            _axpy(columns[i, k] / lower[i, i], image[k], change[i])
+        for j in range(i):
+            _axpy(-lower[i, j] / lower[i, i], change[j], change[i])
+    return point, residual, factor, change, largest * square
 
 
 @_kernel
@@ -287,7 +1105,7 @@ def _others(p: Array, i: int) -> float:
 
 
 @_kernel
-def _estimates(actions: Array, parameter: Array, rewards: Array) -> tuple[Array, Array, int]:
+def _estimates(actions: Array, parameter: Array, rewards: Array) -> tuple[Array, Array]:
     """Scores without the bonus and the slopes, Jacobian times rewards."""
     n, K = actions.shape[0], parameter.shape[0]
     value, slopes = np.empty(n), np.ones((n, K))
@@ -303,24 +1121,25 @@ def _estimates(actions: Array, parameter: Array, rewards: Array) -> tuple[Array,
                 if j != i:
                     total -= p[j + 1] * rewards[j]
             slopes[a, i] = p[i + 1] * (_others(p, i + 1) * rewards[i] + total)
-    return value, slopes, n
+    return value, slopes
 
 
 @_kernel
 def _upper_bounds(
-    actions: Array, value: Array, slopes: Array, beta: float, total: float, lam: float
-) -> Array:
-    """Score with the bonus of A(x) = |x|^2 I / lambda, and what roundoff may add."""
+    actions: Array, value: Array, slopes: Array, beta: float, total: float, lam: float, slack: float
+) -> tuple[Array, bool]:
+    """Score with the bonus of A(x) = |x|^2 I / lambda, what roundoff may add, and whether all are finite."""
     n, K = slopes.shape
-    upper = np.empty(n)
+    upper, checksum = np.empty(n), 0.0
     for a in range(n):
         square = _dot(actions[a], actions[a]) / lam
         bonus = math.sqrt(beta * square * _dot(slopes[a], slopes[a]))
         if K > 1:
             bonus += total * beta * square
         upper[a] = value[a] + bonus
-        upper[a] += _SLACK * (abs(value[a]) + abs(upper[a]))
-    return upper
+        upper[a] += slack * (abs(value[a]) + abs(upper[a]))
+        checksum += upper[a]
+    return upper, math.isfinite(checksum)
 
 
 @_kernel
@@ -428,148 +1247,6 @@ def _largest_eigenvalue(A: Array) -> float:
 
 
 @_kernel
-def _sketch_blocks(
-    actions: Array, index: Indices, basis: Array, ridge: Array, lam: float, images: Array
-) -> Array:
-    """A(x) from the images in the basis, one pass over it for all actions; see `inverse_blocks`."""
-    n, K, r = index.size, images.shape[1], basis.shape[0]
-    d = actions.shape[1]
-    for k in range(r):
-        for i in range(K):
-            row = basis[k, i * d : (i + 1) * d]
-            for c in range(n):
-                images[index[c], i, k] = _dot(row, actions[index[c]])
-    blocks = np.empty((n, K, K))
-    whitened = np.empty((K, r))
-    for c in range(n):
-        a = index[c]
-        square = _dot(actions[a], actions[a])
-        for i in range(K):
-            _forward(ridge, images[a, i], whitened[i])
-            for j in range(i + 1):
-                outside = -_dot(images[a, i], images[a, j])
-                if i == j:
-                    outside += square
-                blocks[c, i, j] = outside / lam + _dot(whitened[i], whitened[j])
-                blocks[c, j, i] = blocks[c, i, j]
-    return blocks
-
-
-@_kernel
-def _forward(lower: Array, right: Array, solution: Array) -> None:
-    """Forward substitution with a column-major lower triangle."""
-    n = right.size
-    solution[:] = right
-    for j in range(n):
-        solution[j] /= lower[j, j]
-        x = solution[j]
-        for i in range(j + 1, n):
-            solution[i] -= x * lower[i, j]
-
-
-@_kernel
-def _dense_blocks(actions: Array, index: Indices, inverse: Array, images: Array) -> Array:
-    """A(x) from the lower triangle of the inverse, which is read once for all actions.
-
-    A column's part in block row i gives an entry of row i of the image by a dot product, and by
-    symmetry a multiple of that part to the image's row of the column's own block.
-    """
-    n, K, d = index.size, images.shape[1], actions.shape[1]
-    for c in range(n):
-        images[index[c]] = 0.0
-    for column in range(K * d):
-        j, b = column // d, column % d
-        for i in range(j, K):
-            start = column if i == j else i * d
-            part = inverse[start : (i + 1) * d, column]
-            offset = start - i * d
-            for c in range(n):
-                a = index[c]
-                x = actions[a]
-                images[a, i, column] += _dot(part, x[offset:])
-                if i == j:  # the diagonal entry has been counted
-                    _axpy(x[b], part[1:], images[a, j, start + 1 : (i + 1) * d])
-                else:
-                    _axpy(x[b], part, images[a, j, start : (i + 1) * d])
-    blocks = np.empty((n, K, K))
-    for c in range(n):
-        a = index[c]
-        for i in range(K):
-            for j in range(i + 1):
-                one = _dot(images[a, i, j * d : (j + 1) * d], actions[a])
-                other = _dot(images[a, j, i * d : (i + 1) * d], actions[a])
-                blocks[c, i, j] = blocks[c, j, i] = (one + other) / 2.0
-    return blocks
-
-
-@_kernel
-def _axpy(scale: float, x: Array, y: Array) -> None:
-    for i in range(x.size):
-        y[i] += scale * x[i]
-
-
-@_kernel
-def _triangle(inside: Array, action: Array) -> tuple[Array, bool]:
-    """T with T T' = |x|^2 I - G G', and whether it is far enough from singular."""
-    K = inside.shape[0]
-    square = _dot(action, action)
-    T = np.zeros((K, K))
-    if square < _SMALLEST_SQUARE:
-        return T, False
-    for j in range(K):
-        for i in range(j, K):
-            entry = -_dot(inside[i], inside[j])
-            if i == j:
-                entry += square
-            for k in range(j):
-                entry -= T[i, k] * T[j, k]
-            if i == j:
-                if not entry > _WELL_OUTSIDE * square:
-                    return T, False
-                T[j, j] = math.sqrt(entry)
-            else:
-                T[i, j] = entry / T[j, j]
-    return T, True
-
-
-@_kernel
-def _fresh_rows(rows: Array, rank: int, inside: Array, outside: Array, action: Array) -> Array:
-    """Write E behind the basis and return its overlap with it, in one pass."""
-    K, d = outside.shape[0], action.size
-    inverse = np.zeros((K, K))
-    for j in range(K):
-        inverse[j, j] = 1.0 / outside[j, j]
-        for i in range(j + 1, K):
-            total = 0.0
-            for k in range(j, i):
-                total -= outside[i, k] * inverse[k, j]
-            inverse[i, j] = total / outside[i, i]
-    weights = np.zeros((K, rank))
-    for i in range(K):
-        for j in range(i + 1):
-            _axpy(-inverse[i, j], inside[j], weights[i])
-    overlap = np.zeros((K, rank))
-    for start in range(0, K * d, _BLOCK):
-        stop = min(start + _BLOCK, K * d)
-        for i in range(K):
-            fresh = rows[rank + i, start:stop]
-            for c in range(start, stop):
-                fresh[c - start] = inverse[i, c // d] * action[c % d]
-            for k in range(rank):
-                _axpy(weights[i, k], rows[k, start:stop], fresh)
-            for k in range(rank):
-                overlap[i, k] += _dot(rows[k, start:stop], fresh)
-    return overlap
-
-
-@_kernel
-def _remove_overlap(rows: Array, rank: int, overlap: Array) -> None:
-    for i in range(overlap.shape[0]):
-        for k in range(rank):
-            _axpy(-overlap[i, k], rows[k], rows[rank + i])
-
-
-@_kernel
 def _residual_and_factor(parameter: Array, action: Array, outcome: int) -> tuple[Array, Array]:
     """The loss's gradient in the logits and the factor F of the Jacobian."""
     p = _probabilities(parameter, action)
@@ -583,41 +1260,6 @@ def _residual_and_factor(parameter: Array, action: Array, outcome: int) -> tuple
             factor[i, j] = -p[i + 1] * math.sqrt(p[j + 1]) / (1.0 + root)
         factor[i, i] = math.sqrt(p[i + 1]) * (root + _others(p, i + 1)) / (1.0 + root)
     return residual, factor
-
-
-@_kernel
-def _direction(
-    inside: Array,
-    outside: Array,
-    solved: Array,
-    residual: Array,
-    factor: Array,
-    step_size: float,
-    lam: float,
-) -> Array:
-    """Coordinates of the inverse of the step's matrix times u (x) x in the joint basis."""
-    K, r = inside.shape
-    k = outside.shape[1]
-    block = np.empty((K, K))
-    for i in range(K):
-        for j in range(i + 1):
-            entry = 0.5 * (_dot(solved[i], inside[j]) + _dot(solved[j], inside[i]))
-            block[i, j] = block[j, i] = entry + _dot(outside[i], outside[j]) / lam
-    jacobian = np.zeros((K, K))
-    for i in range(K):
-        for j in range(K):
-            jacobian[i, j] = _dot(factor[i], factor[j])
-    matrix, weights = np.zeros((K, K)), residual.copy()
-    for i in range(K):
-        for j in range(K):
-            matrix[i, j] = step_size * _dot(jacobian[i], block[j])
-        matrix[i, i] += 1.0
-    _eliminate(matrix, weights)
-    direction = np.zeros(r + k)
-    for i in range(K):
-        _axpy(weights[i], solved[i], direction[:r])
-        _axpy(weights[i] / lam, outside[i], direction[r:])
-    return direction
 
 
 @_kernel
@@ -642,154 +1284,3 @@ def _eliminate(matrix: Array, right: Array) -> None:
         for k in range(j + 1, K):
             right[j] -= matrix[j, k] * right[k]
         right[j] /= matrix[j, j]
-
-
-@_kernel
-def _combine(rows: Array, weights: Array, vector: Array, scale: float, factor: float) -> Array:
-    """`scale * vector + factor * weights @ rows`."""
-    out = np.empty(vector.size)
-    for start in range(0, vector.size, _BLOCK):
-        stop = min(start + _BLOCK, vector.size)
-        part = out[start:stop]
-        for c in range(stop - start):
-            part[c] = 0.0
-        for k in range(weights.size):
-            _axpy(weights[k], rows[k, start:stop], part)
-        for c in range(stop - start):
-            part[c] = scale * vector[start + c] + factor * part[c]
-    return out
-
-
-@_kernel
-def _products(rows: Array, vector: Array) -> Array:
-    out = np.empty(rows.shape[0])
-    for k in range(rows.shape[0]):
-        out[k] = _dot(rows[k], vector)
-    return out
-
-
-@_kernel
-def _grown(core: Array, inside: Array, outside: Array, factor: Array) -> Array:
-    """Core in the joint basis after adding the Hessian with the given factor."""
-    K, r = inside.shape
-    n = r + outside.shape[1]
-    update = np.zeros((K, n))
-    for k in range(K):
-        for i in range(K):
-            _axpy(factor[i, k], inside[i], update[k, :r])
-            _axpy(factor[i, k], outside[i], update[k, r:])
-    grown = np.zeros((n, n))
-    grown[:r, :r] = core
-    for i in range(n):
-        for k in range(K):
-            # Whole rows, not a triangle: a product does not depend on the order of its factors.
-            _axpy(update[k, i], update[k], grown[i])
-    return grown
-
-
-@_kernel
-def _project_small(
-    core: Array, local: Array, point: Array, lam: float, norm_bound: float
-) -> tuple[Array, float]:
-    """`projection.project_onto_ball` with a Cholesky factorisation in loops; -1 if it fails."""
-    n = local.size
-    rest = max(_dot(point, point) - _dot(local, local), 0.0)
-    image, projected, solved = lam * local, local.copy(), np.empty(n)
-    for i in range(n):
-        image[i] += _dot(core[i], local)
-    lower = np.empty((n, n))
-    multiplier, roundoff = 0.0, 8.0 * 2.220446049250313e-16
-    for step_number in range(200):
-        scale = lam / (lam + multiplier)
-        if not _factor(core, lam + multiplier, lower):
-            return projected, -1.0
-        if step_number > 0:
-            _forward_rows(lower, image, projected)
-            _backward_rows(lower, projected)
-        square = _dot(projected, projected) + scale * scale * rest
-        norm = math.sqrt(square)
-        if norm <= norm_bound * (1.0 + roundoff):
-            return projected, multiplier
-        _forward_rows(lower, projected, solved)
-        slope = _dot(solved, solved) + scale * scale * rest / (lam + multiplier)
-        if not slope > 0.0:
-            return projected, -1.0
-        step = (norm / norm_bound - 1.0) * square / slope
-        if step <= roundoff * multiplier:
-            return projected, multiplier
-        multiplier += step
-    return projected, -1.0
-
-
-@_kernel
-def _factor(core: Array, shift: float, lower: Array) -> bool:
-    """Row-wise Cholesky factor of core + shift I."""
-    n = core.shape[0]
-    for i in range(n):
-        for j in range(i):
-            lower[i, j] = (core[i, j] - _dot(lower[i, :j], lower[j, :j])) / lower[j, j]
-        pivot = core[i, i] + shift - _dot(lower[i, :i], lower[i, :i])
-        if not pivot > 0.0:
-            return False
-        lower[i, i] = math.sqrt(pivot)
-    return True
-
-
-@_kernel
-def _forward_rows(lower: Array, right: Array, solution: Array) -> None:
-    for i in range(right.size):
-        solution[i] = (right[i] - _dot(lower[i, :i], solution[:i])) / lower[i, i]
-
-
-@_kernel
-def _backward_rows(lower: Array, solution: Array) -> None:
-    for i in range(solution.size - 1, -1, -1):
-        solution[i] /= lower[i, i]
-        _axpy(-solution[i], lower[i, :i], solution[:i])
-
-
-@_kernel
-def _reflected(core: Array, reflector: Array, scaled: Array, kept: int, discarded: float) -> Array:
-    """The form behind the block reflector, less the discarded amount; see `frequent_directions`."""
-    n, k = reflector.shape
-    image, columns = np.zeros((k, n)), reflector.T.copy()
-    left = scaled.T.copy()
-    for c in range(k):
-        for i in range(n):
-            image[c, i] = _dot(core[i], columns[c])
-    inner = np.empty((k, k))
-    for a in range(k):
-        for b in range(k):
-            inner[a, b] = _dot(columns[a], image[b])
-    for b in range(k):
-        for a in range(k):
-            _axpy(-0.5 * inner[a, b], left[a], image[b])
-    out = np.empty((kept, kept))
-    for i in range(kept):
-        out[i] = core[i, :kept]
-        for c in range(k):
-            for j in range(kept):
-                out[i, j] -= left[c, i] * image[c, j] + image[c, i] * left[c, j]
-        out[i, i] -= discarded
-    for i in range(kept):
-        for j in range(i):
-            out[i, j] = out[j, i]
-    return out
-
-
-@_kernel
-def _deflate(rows: Array, reflector: Array, scaled: Array, kept: int) -> None:
-    """Apply the reflector to the first rows of the basis, in place, block by block."""
-    n, k = reflector.shape
-    product = np.empty((k, _BLOCK))
-    for start in range(0, rows.shape[1], _BLOCK):
-        stop = min(start + _BLOCK, rows.shape[1])
-        for c in range(k):
-            part = product[c, : stop - start]
-            part[:] = 0.0
-            for i in range(n):
-                _axpy(reflector[i, c], rows[i, start:stop], part)
-        for i in range(kept):
-            row = rows[i, start:stop]
-            for c in range(k):
-                _axpy(-scaled[i, c], product[c, : stop - start], row)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -148,7 +150,7 @@ def test_other_actions_are_reported_and_fail(tmp_path, monkeypatch, capsys):
         cli.main(arguments(tmp_path, "--part", "table"))
     assert stopped.value.code == 1
     assert "played other actions than the NumPy form in 25.0% of the rounds" in capsys.readouterr().err
-    assert "**Actions differ**" in (tmp_path / "results" / "bench.md").read_text()
+    assert "**Actions differ**" in (tmp_path / "results" / "README.md").read_text()
 
 
 # The same work
@@ -372,7 +374,10 @@ def test_tables_page_and_figures_are_written(quick_run):
     record, results = stored(quick_run), quick_run / "results"
     for name in report.TABLES:
         assert len(pd.read_csv(results / f"{name}.csv")) == len(record[name]) > 0
-    page = (results / "bench.md").read_text()
+    page = (results / "README.md").read_text()
+    for link in ("bench_time.png", "bench_map.png"):
+        assert f"(../figures/{link})" in page
+        assert (results / "../figures" / link).is_file()
     assert "Equal actions: 100%" in page
     for title in ("In the paper's setting", "Time at equal regret", "How far from the limit", "Memory"):
         assert f"## {title}" in page
@@ -381,6 +386,45 @@ def test_tables_page_and_figures_are_written(quick_run):
         assert sidecar["results_sha256"] == sha256(results / "bench.json")
         for kind, digest in sidecar["sha256"].items():
             assert sha256(quick_run / "figures" / f"{name}.{kind}") == digest
+
+
+def test_literal_forms_stand_beside_the_strongest_in_every_table_of_times(quick_run):
+    for part in ("table", "curve", "regret"):
+        rows = [row for row in stored(quick_run)["timings"] if row["part"] == part]
+        played = {(row["family"], row["form"]) for row in rows}
+        assert played == {(family, form) for family in ("eofd", "oful") for form in HERE}
+
+
+def test_the_page_says_where_the_printed_oful_is_left_out(quick_run):
+    record = stored(quick_run)
+    assert "OFUL as printed beyond" not in report.page(record, "figures")
+    large = next(r for r in record["timings"] if r["form"] == "literal") | {"d": plan.LITERAL_OFUL_LIMIT + 1}
+    record["timings"].append(large)
+    assert "Left out: OFUL as printed beyond Kd = 1,000" in report.page(record, "figures")
+
+
+def test_the_page_says_where_the_compiled_oful_is_the_slower_one():
+    row = {"part": "table", "regime": "paper", "K": 1, "d": 9, "family": "oful"}
+
+    def said(numpy_ms, compiled_ms):
+        times = {"numpy": numpy_ms, "compiled": compiled_ms}
+        return report._slower_compiled([row | {"form": f, "round_median_ms": t} for f, t in times.items()])
+
+    assert said(10.0, 9.0) == []
+    assert "up to 1.30 times as long as the other (K = 1, d = 9)" in said(10.0, 13.0)[0]
+
+
+def test_the_page_of_a_whole_run_is_the_readme_of_the_benchmarks(quick_run, tmp_path, monkeypatch):
+    (tmp_path / "experiments.yml").touch()
+    monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
+    shutil.copytree(quick_run / "results", tmp_path / "benchmarks" / "results")
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["--redraw"])
+    assert stopped.value.code == 0
+    page = (tmp_path / "benchmarks" / "README.md").read_text()
+    assert "(../figures/bench_map.png)" in page
+    assert str(tmp_path) not in page
+    assert (tmp_path / "figures" / "bench_map.png").is_file()
 
 
 def test_redrawing_gives_the_same_bytes(quick_run, tmp_path):
@@ -414,6 +458,13 @@ def test_the_map_sets_like_beside_like(quick_run):
     assert set(ratios["form"]) == set(HERE) - {"literal"}
     figure = figures.speedup_map(table)
     assert len(figure.axes) == len(HERE) - 1 + 1  # and the colour bar
+
+
+@pytest.mark.parametrize("module", [plan, regret, report, roofline, timing])
+def test_examples_of_the_docstrings(module):
+    found = doctest.testmod(module)
+    assert found.attempted > 0
+    assert found.failed == 0
 
 
 def test_one_thread_is_enforced():
