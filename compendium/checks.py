@@ -1,9 +1,7 @@
-"""What the derivation notebooks share: random instances, 50-digit oracles, evidence in one line.
+"""What the derivation notebooks share: errors, random instances, a search for the worst, 50-digit oracles.
 
-A check compares a function of `mlogb_core` with a computation that shares no code with it. Roundoff
-differs between machines in every digit, so `evidence` prints the tolerance that an error stayed
-below, never the error. `caught` is its counterpart for a wrong variant: it fails unless the same
-check rejects it.
+A check compares a function of `mlogb_core` with a computation that shares no code with it; what it
+found is said by `compendium.evidence`.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize
 
 from mlogb_core._validation import Array
 from mlogb_core.curvature import FrequentDirections
@@ -42,87 +41,51 @@ def entrywise_error(computed: ArrayLike, reference: ArrayLike) -> float:
     return relative_error(np.asarray(computed, dtype=np.float64) / reference, np.ones(reference.shape))
 
 
-def evidence(claim: str, statement: str, *, error: float, tolerance: float, cases: int) -> None:
-    """Print that an identity held in all cases, or raise.
+def worst_case(
+    objective: Callable[[Array], float],
+    draw: Callable[[np.random.Generator], Array],
+    *,
+    starts: int,
+    polished: int,
+    seed: int,
+    bounds: Sequence[tuple[float, float]] | None = None,
+) -> tuple[float, Array]:
+    """Search for the largest value of a function: random starts, then optimisation of the best ones.
 
     Parameters
     ----------
-    claim : str
-        Identifier of the claim, such as C1.
-    statement : str
-        What was compared with what.
-    error : float
-        Largest error over the cases. It is compared, and printed only when it is too large.
-    tolerance : float
-        What the error must not exceed.
-    cases : int
-        Number of cases.
+    objective : callable
+        From an (n,) array to a number; -inf or NaN marks a point that is not admissible.
+    draw : callable
+        From a random generator to a starting point. It should reach the corners, too.
+    starts, polished : int
+        Number of random points, and of the best of them from which the optimiser (Nelder and Mead's,
+        which needs no derivative and goes through kinks, then Powell's) goes on.
+    seed : int
+        Of the random points.
+    bounds : sequence of pairs, optional
+        Range of each coordinate.
 
-    Raises
-    ------
-    AssertionError
-        If the error is above the tolerance or not a number, or there was no case.
+    Returns
+    -------
+    value : float
+        The largest value found: a lower bound of the supremum.
+    point : (n,) array
+        Where.
     """
-    if not (error <= tolerance and cases > 0):
-        raise AssertionError(
-            f"{claim} fails: {statement}: error {error:.2g}, tolerance {tolerance:.0e} ({cases} cases)"
-        )
-    print(f"{claim} holds: {statement}: error below {tolerance:.0e} ({_counted(cases)})")
+    rng = np.random.default_rng(seed)
 
+    def cost(point: Array) -> float:
+        value = objective(point)
+        return -value if np.isfinite(value) else np.inf
 
-def bounded(
-    claim: str, statement: str, *, largest: float, limit: float, cases: int, reached: float | None = None
-) -> None:
-    """Print that an inequality held in all cases, or raise.
-
-    Parameters
-    ----------
-    claim, statement : str
-        As for `evidence`.
-    largest : float
-        Largest value that was found.
-    limit : float
-        What it must not exceed, up to a relative 1e-9 of roundoff.
-    cases : int
-        Number of cases.
-    reached : float, optional
-        Share of the limit that must have been found: says that no much smaller limit holds.
-
-    Raises
-    ------
-    AssertionError
-        If the largest value exceeds the limit or falls short of the share, or there was no case.
-    """
-    tight = reached is None or largest >= reached * limit
-    if not (largest <= limit + 1e-9 * abs(limit) and tight and cases > 0):
-        raise AssertionError(
-            f"{claim} fails: {statement}: largest {largest:.6g}, limit {limit:.6g}, reached {reached}"
-        )
-    ending = "" if reached is None else f", at least {100 * reached:g} % of it reached"
-    print(f"{claim} holds: {statement}: at most {limit:.3g}{ending} ({_counted(cases)})")
-
-
-def caught(variant: str, *, error: float, tolerance: float) -> None:
-    """Print that a check rejects a wrong variant, or raise.
-
-    Parameters
-    ----------
-    variant : str
-        What was made wrong.
-    error, tolerance : float
-        The figures of the check that the right version passes.
-
-    Raises
-    ------
-    AssertionError
-        If the check accepts the variant.
-    """
-    if error <= tolerance:
-        raise AssertionError(
-            f"not caught: {variant}: error {error:.2g} is within the tolerance {tolerance:.2g}"
-        )
-    shown = f"{error:.2g}" if error < 100.0 else "a value above 100"
-    print(f"caught: {variant}: {shown} exceeds {tolerance:.3g}")
+    points = sorted((np.asarray(draw(rng), dtype=np.float64) for _ in range(starts)), key=cost)
+    best = points[0]
+    for start in points[:polished]:
+        for method in ("Nelder-Mead", "Powell"):
+            start = minimize(cost, start, method=method, bounds=bounds).x
+        best = min(best, start, key=cost)
+    return -cost(best), best
 
 
 def logit_cases(n_cases: int, seed: int, sizes: Sequence[int] = (1, 2, 3, 5)) -> Iterator[Array]:
@@ -279,7 +242,3 @@ def _moved(point: list[Decimal], *steps: tuple[int, Decimal]) -> list[Decimal]:
     for place, step in steps:
         moved[place] += step
     return moved
-
-
-def _counted(cases: int) -> str:
-    return f"{cases} case" if cases == 1 else f"{cases} cases"
