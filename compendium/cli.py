@@ -1,4 +1,4 @@
-"""The command line ``mlogb``: list, run, runs, data, notebooks, readme.
+"""The command line ``mlogb``: list, run, runs, data, notebooks, claims, readme.
 
 A wrong request ends with code 2, a failure with code 1, both with a few plain lines on stderr.
 The libraries that do the work are imported by the commands that need them, so help is quick.
@@ -6,14 +6,20 @@ The libraries that do the work are imported by the commands that need them, so h
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from compendium.paths import FailureError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from compendium.claims import Claim, Registry
 
 app = typer.Typer(
     help="Run the experiments of the companion to the EOFD-MLogB paper and keep their results.",
@@ -147,6 +153,42 @@ def check_notebooks(targets: Targets = None) -> None:
 
 
 @app.command()
+def claims(
+    status: Annotated[
+        str | None, typer.Option(help="verified, corrected, refuted or not checked; claims of this status.")
+    ] = None,
+    notebook: Annotated[str | None, typer.Option(help="Claims of this notebook, such as 05.")] = None,
+    label: Annotated[str | None, typer.Option(help="Claims of this label of the paper.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything on record, as JSON.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write the page of the registry and its graph.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only say whether registry, evidence, errata and page agree.")
+    ] = False,
+) -> None:
+    """Show what the paper claims and what the notebooks found."""
+    from compendium import claims_page
+    from compendium.claims import load_registry, problems
+
+    registry = load_registry()
+    chosen = registry.select(status, notebook, label)
+    if check or write:
+        if found := problems(registry):
+            raise FailureError("\n".join(found))
+        if check:
+            claims_page.check(registry)
+            print("registry, evidence, errata and page agree")
+        else:
+            for path in claims_page.write(registry):
+                print(_relative(path))
+    elif as_json:
+        print(json.dumps(registry.rows(chosen), indent=2, ensure_ascii=False))
+    else:
+        _print_claims(registry, chosen)
+
+
+@app.command()
 def readme(
     check: Annotated[bool, typer.Option("--check", help="Only say whether it is up to date.")] = False,
 ) -> None:
@@ -154,6 +196,21 @@ def readme(
     from compendium.report import update_readme
 
     update_readme(check=check)
+
+
+def _print_claims(registry: Registry, chosen: Sequence[Claim]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("claim", "where", "statement", "status", "notebook", show_lines=True)
+    for claim in chosen:
+        place = registry.labels.get(claim.label or "", "this project")
+        statement = claim.statement + (f"\nholds: {claim.corrected}" if claim.corrected else "")
+        cells = (claim.id, place, statement, registry.verdict(claim), claim.notebook or claim.reason or "")
+        table.add_row(*(escape(cell) for cell in cells))
+    Console().print(table)
+    print(f"{len(chosen)} of {len(registry.claims)} entries")
 
 
 def _data_lines(study: dict[str, Any]) -> list[str]:
