@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test test-slow test-very-slow bench lint notebooks readme lab lock clean
+.PHONY: help setup reproduce test test-slow test-very-slow mutants claims bench lint notebooks readme lab lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -49,6 +49,12 @@ test-slow: $(STAMP)  ## the long comparisons with the literal algorithms
 
 test-very-slow: $(STAMP)  ## 3,000 rounds against the literal algorithm at the largest sizes (40 minutes)
 	$(BIN)/python -m pytest -n $(JOBS) --dist load -m very_slow
+
+mutants: $(STAMP)  ## put deliberate faults into the library, one at a time; a test must notice each
+	$(BIN)/python tests/mutation.py --jobs $(JOBS)
+
+claims: $(STAMP)  ## write the page of the registry of claims and its graph from the evidence
+	$(BIN)/mlogb claims --write
 
 bench: $(STAMP)  ## time all variants side by side on one thread (about eleven minutes; QUICK=1: seconds)
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
