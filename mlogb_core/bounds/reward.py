@@ -176,7 +176,8 @@ def reward_bonus(
     squares = np.einsum("ni,nij,nj->n", slopes, blocks, slopes)
     factor = curvature_constant(K) * reward_spread(rewards) if sharp else np.abs(rewards).sum()
     first = np.sqrt(beta * np.maximum(squares, 0.0))
-    return Bonus(first, 0.5 * factor * beta * np.linalg.eigvalsh(blocks)[:, -1])
+    second = 0.5 * factor * beta * np.linalg.eigvalsh(blocks)[:, -1]
+    return Bonus(np.asarray(first), np.asarray(second, dtype=np.float64))
 
 
 def logit_reach(block: ArrayLike, direction: ArrayLike, beta: float) -> Array:
