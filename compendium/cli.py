@@ -1,4 +1,4 @@
-"""The command line ``mlogb``: list, run, runs, data, notebooks, claims, readme.
+"""The command line ``mlogb``: list, run, status, runs, verify, clean, data, notebooks, claims, readme.
 
 A wrong request ends with code 2, a failure with code 1, both with a few plain lines on stderr.
 The libraries that do the work are imported by the commands that need them, so help is quick.
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from compendium.claims import Claim, Registry
+    from compendium.execution import Orders
 
 app = typer.Typer(
     help="Run the experiments of the companion to the EOFD-MLogB paper and keep their results.",
@@ -76,14 +77,56 @@ def run(
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Worker processes; results do not depend on it.")] = 1,
     fresh: Annotated[bool, typer.Option("--fresh", help="Execute again and replace a stored run.")] = False,
+    shard: Annotated[
+        str, typer.Option(metavar="I/N", help="Compute the I-th of N parts, for job arrays.")
+    ] = "",
+    cluster: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Compute on the workers of a Dask scheduler.")
+    ] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be computed and how long it takes, and stop.")
+    ] = False,
 ) -> None:
     """Run an experiment and draw its figures, or show the stored run of the same parameters."""
-    from compendium import runs
-    from compendium.manifest import parse_override
+    from compendium.execution import Orders, parse_shard
+    from compendium.manifest import expand, load_manifest, parse_override, resolve
 
     overrides = dict(parse_override(text) for text in parameter or [])
     try:
-        done = runs.execute(experiment, profile, overrides, jobs, fresh)
+        part = parse_shard(shard) if shard else None
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    orders = Orders(jobs=jobs, shard=part, cluster=cluster or None, plan_only=dry_run)
+    chosen = load_manifest().experiment(experiment)
+    points = expand(chosen, overrides)
+    for point in points:  # all of them before the first one starts
+        resolve(chosen, profile, {**point, **overrides})
+    failures = []
+    for point in points:
+        try:
+            _run_point(experiment, profile, overrides, fresh, orders, point)
+        except FailureError as error:
+            failures.append(f"{_shown(point)}: {error}" if point else str(error))
+    if failures:
+        raise FailureError("\n".join(failures))
+
+
+def _run_point(
+    experiment: str,
+    profile: str,
+    overrides: dict[str, Any],
+    fresh: bool,
+    orders: Orders,
+    point: dict[str, Any],
+) -> None:
+    from compendium import runs
+    from compendium.progress import Stopped
+
+    try:
+        done = runs.execute(experiment, profile, overrides, orders.jobs, fresh, orders, point)
+    except Stopped as stop:
+        print(stop)
+        return
     except KeyboardInterrupt:
         _fail("interrupted; finished trials are kept, so the next run goes on from them", 130)
     if done.reused:
@@ -99,6 +142,57 @@ def run(
         print("  some of its figures have been replaced by those of a later run; --fresh draws them again")
     notebook = done.path / f"{Path(done.record['notebook']).stem}.ipynb"
     print(f"to look at it: jupyter lab {_relative(notebook)}")
+
+
+@app.command()
+def status() -> None:
+    """Show the batches that are under way or were stopped before they were complete."""
+    from compendium import journal
+
+    states = journal.states()
+    for state in states:
+        trials = f"{state.done} of {state.total} trials stored" if state.total else "no trial known yet"
+        doing = "running" if state.running else "stopped; the same `mlogb run` goes on from there"
+        print(f"{state.experiment}/{state.run}, since {state.started}: {trials}; {doing}")
+    if not states:
+        print("no batch is under way or was left unfinished; `mlogb runs` lists the finished runs")
+
+
+@app.command()
+def clean(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+) -> None:
+    """Remove stored trials that no run refers to, and what killed processes left behind."""
+    from compendium import cleaning
+
+    found = cleaning.leftovers()
+    for item in found:
+        print(f"{_relative(item.path)}  {item.size / 1e6:.1f} MB")
+    if not dry_run:
+        cleaning.remove(found)
+    total = sum(item.size for item in found) / 1e6
+    print(f"{len(found)} files or folders, {total:.1f} MB, {'to remove' if dry_run else 'removed'}")
+
+
+@app.command()
+def verify(
+    runs_: Annotated[
+        list[Path] | None, typer.Argument(metavar="RUN", help="Folders of runs; all by default.")
+    ] = None,
+    sample: Annotated[int, typer.Option(min=0, help="Trials of each study to compute again.")] = 1,
+) -> None:
+    """Check stored runs: checksums, cells, outputs, figures, and a sample of trials computed again."""
+    from compendium import runs
+    from compendium.verification import verify as verify_run
+
+    chosen = [runs.load_run(path.resolve()) for path in runs_] if runs_ else runs.find_runs()
+    failures = [f"{name}: its record cannot be read" for name in ([] if runs_ else runs.unreadable_runs())]
+    for run in chosen:
+        found = verify_run(run, sample)
+        print(f"{run.name}: {'verified' if not found else 'NOT as recorded'}", flush=True)
+        failures += [f"{run.name}: {problem}" for problem in found]
+    if failures:
+        raise FailureError("\n".join(failures))
 
 
 @app.command("runs")

@@ -9,6 +9,7 @@ with the default; here every name and type is checked before anything starts.
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import re
 from collections.abc import Mapping
@@ -34,6 +35,13 @@ def _folder_name(name: str) -> str:
     return name
 
 
+def _distinct(values: list[Any]) -> list[Any]:
+    texts = [json.dumps(value, sort_keys=True) for value in values]
+    if len(set(texts)) != len(texts):
+        raise ValueError(f"the values of a grid must differ, got {values}")
+    return values
+
+
 Name = Annotated[str, AfterValidator(_folder_name)]
 
 
@@ -45,6 +53,7 @@ class Experiment(BaseModel):
     title: str
     notebook: str
     parameters: Parameters = {}
+    grid: dict[str, Annotated[list[Any], Field(min_length=1), AfterValidator(_distinct)]] = {}
     profiles: Annotated[dict[Name, Parameters], Field(min_length=1)]
 
     @property
@@ -145,6 +154,15 @@ def parse_override(text: str) -> tuple[str, Any]:
         return name, yaml.safe_load(value)
     except yaml.YAMLError:
         raise UsageError(f"-p {text}: the value is not valid YAML") from None
+
+
+def expand(experiment: Experiment, overrides: Mapping[str, Any]) -> list[Parameters]:
+    """The points of the experiment's grid: parameters of one run each; one empty point without a grid.
+
+    A parameter that is overridden is taken out of the grid.
+    """
+    axes = {name: values for name, values in experiment.grid.items() if name not in overrides}
+    return [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
 
 
 def resolve(experiment: Experiment, profile: str, overrides: Mapping[str, Any]) -> Parameters:

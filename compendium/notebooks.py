@@ -25,6 +25,11 @@ from compendium.paths import FailureError, UsageError, notebooks_folder, project
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 #: Threads change the last digits of BLAS results, and oversubscription costs a factor of ten.
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+#: By which a batch speaks to its kernel; no other kernel may hear them.
+BATCH_VARIABLES = (
+    "MLOGB_RUN_DIR", "MLOGB_JOBS", "MLOGB_PROGRESS", "MLOGB_SHARD", "MLOGB_CLUSTER", "MLOGB_PLAN_ONLY",
+    "MLOGB_JOURNAL",
+)  # fmt: skip
 #: What both nbclient and papermill are told: streams in one piece each, and a kernel that is quiet.
 CLIENT_OPTIONS: dict[str, Any] = {"coalesce_streams": True, "extra_arguments": ["--log-level=50"]}
 
@@ -161,7 +166,7 @@ def kernel_environment(**variables: str) -> Iterator[None]:
     given variables, and none of those by which a batch speaks to its kernel.
     """
     before = dict(os.environ)
-    for name in ("MPLBACKEND", "COLUMNS", "LINES", "MLOGB_RUN_DIR", "MLOGB_JOBS", "MLOGB_PROGRESS"):
+    for name in ("MPLBACKEND", "COLUMNS", "LINES", *BATCH_VARIABLES):
         os.environ.pop(name, None)
     folder = os.environ.get("MLOGB_MNIST")
     if folder and folder != SHIPPED:  # kernels work in the folder of their notebook

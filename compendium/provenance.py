@@ -24,6 +24,8 @@ from compendium.paths import FailureError, project_root, write_atomically
 #: Modules of ``compendium`` that decide what a run computes; the others only run and record it.
 RESULT_MODULES = ("data.py", "figures.py", "problems.py", "report.py", "study.py", "trials.py")
 
+CHECKSUMS = "SHA256SUMS"
+
 
 def sha256(content: str | bytes | Path) -> str:
     """Return the SHA-256 of a text (as UTF-8), of bytes, or of a file."""
@@ -121,7 +123,8 @@ def write_record(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
         The record as it was written. ``files`` has the SHA-256 of every file of the run, and
         ``figures`` of its pictures, which do not stay in the folder.
     """
-    everything = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "record.json")
+    own = ("record.json", CHECKSUMS)
+    everything = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in own)
     digests = {path.relative_to(folder).as_posix(): sha256(path) for path in everything}
     pictures = {name: digest for name, digest in digests.items() if name.startswith("figures/")}
     lock = project_root() / "requirements.lock"
@@ -136,7 +139,18 @@ def write_record(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
     if relative_paths(text) != text:
         raise FailureError("study.json names a path of this machine, which a record must not")
     write_atomically(folder / "record.json", text)
+    kept = {**record["files"], "record.json": sha256(folder / "record.json")}
+    write_atomically(folder / CHECKSUMS, "".join(f"{kept[name]}  {name}\n" for name in sorted(kept)))
     return record
+
+
+def read_checksums(folder: Path) -> dict[str, str]:
+    """The checksums of a run's files by name, as ``sha256sum -c`` reads them; empty if there are none."""
+    try:
+        lines = (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
 
 
 def publish_figures(source: Path, target: Path, run: str, record: dict[str, Any]) -> list[Path]:

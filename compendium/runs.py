@@ -22,7 +22,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from compendium import paths, progress, provenance
+from compendium import journal, paths, progress, provenance
+from compendium.execution import Orders
 from compendium.manifest import CUSTOM, Experiment, load_manifest, resolve
 from compendium.notebooks import CLIENT_OPTIONS, KERNEL, check_executed, dumps, kernel_environment, normalise
 from compendium.paths import FailureError, UsageError
@@ -81,6 +82,8 @@ def execute(
     overrides: Mapping[str, Any] | None = None,
     jobs: int = 1,
     fresh: bool = False,
+    orders: Orders | None = None,
+    point: Mapping[str, Any] | None = None,
 ) -> Run:
     """Run an experiment, or return the run when it is there already.
 
@@ -94,6 +97,11 @@ def execute(
         Number of worker processes; it does not change the results.
     fresh : bool
         Execute a run that is there already once more and put the new one in its place.
+    orders : Orders, optional
+        How trials are obtained: a shard, a cluster, the plan only. By default by `jobs` workers here.
+
+    point : mapping, optional
+        A point of the experiment's grid, as `manifest.expand` gives it.
 
     Returns
     -------
@@ -107,10 +115,14 @@ def execute(
     FailureError
         When a cell failed, the kernel died or the notebook wrote no results. The folder of the
         attempt is kept as ``.partial-...`` for a look, and removed by the next attempt.
+    progress.Stopped
+        When the orders ask to stop before the results.
     """
+    orders = orders or Orders(jobs=jobs)
     chosen = load_manifest().experiment(experiment)
     overrides = dict(overrides or {})
-    parameters = resolve(chosen, profile, overrides)
+    point = dict(point or {})
+    parameters = resolve(chosen, profile, {**point, **overrides})
     digest = provenance.code_digest()
     kind = CUSTOM if overrides else profile
     source = chosen.source.read_text(encoding="utf-8")
@@ -128,6 +140,7 @@ def execute(
         record = {
             "experiment": experiment,
             "profile": profile,
+            "point": point,
             "overrides": {name: parameters[name] for name in overrides},
             "parameters": parameters,
             "run": final.name,
@@ -135,8 +148,8 @@ def execute(
             "notebook_sha256": provenance.sha256(source),
             "code_digest": digest,
         }
-        with _removed_on_interrupt(partial):
-            record = _attempt(chosen, partial, record, jobs)
+        with _removed_on_interrupt(partial), journal.kept(experiment, kind, final.name) as noted:
+            record = _attempt(chosen, partial, record, orders, noted)
             with paths.locked(paths.runs_folder()):
                 _put_in_place(partial, final)
         run = Run(final, record)
@@ -193,16 +206,32 @@ def _run_folders(experiment: str | None = None, profile: str | None = None) -> l
 
 
 def problems(path: Path) -> list[str]:
-    """Return which files of a run are missing or are not as recorded; empty for a complete run."""
+    """Return which files of a run are missing or are not as recorded; empty for a complete run.
+
+    The record has the checksums of the files, and ``SHA256SUMS`` those and that of the record, so a
+    change of either is seen in the other.
+    """
     try:
         files = load_run(path).record["files"]
     except UsageError:
         return ["record.json is missing or cannot be read"]
+    sums = provenance.read_checksums(path)
     missing = [name for name in {**dict.fromkeys(REQUIRED), **files} if not (path / name).is_file()]
     changed = [
         name for name in files if name not in missing and provenance.sha256(path / name) != files[name]
     ]
-    return [f"{name} is missing" for name in missing] + [f"{name} was changed" for name in changed]
+    if sums.pop("record.json", None) != provenance.sha256(path / "record.json"):
+        changed.append("record.json")
+    if sums != files:
+        changed.append(provenance.CHECKSUMS)
+    found = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
+    strangers = found - {*files, "record.json", provenance.CHECKSUMS}
+    strangers = {name for name in strangers if not name.startswith("figures/") and "checkpoints" not in name}
+    return [
+        *(f"{name} is missing" for name in missing),
+        *(f"{name} was changed" for name in changed),
+        *(f"{name} is not of the run" for name in sorted(strangers)),
+    ]
 
 
 def figures_of(run: Run) -> list[Path]:
@@ -216,7 +245,9 @@ def figures_of(run: Run) -> list[Path]:
     return found
 
 
-def _attempt(experiment: Experiment, partial: Path, record: dict[str, Any], jobs: int) -> dict[str, Any]:
+def _attempt(
+    experiment: Experiment, partial: Path, record: dict[str, Any], orders: Orders, noted: Mapping[str, str]
+) -> dict[str, Any]:
     """Execute the notebook in the partial folder and write everything that makes a run complete."""
     import jupytext
     import nbformat
@@ -227,10 +258,14 @@ def _attempt(experiment: Experiment, partial: Path, record: dict[str, Any], jobs
     notebook.metadata["kernelspec"] = KERNEL
     started, clock = datetime.now(UTC), perf_counter()
     with (
-        progress.shown(record["experiment"]) as watched,
-        kernel_environment(MLOGB_RUN_DIR=str(partial), MLOGB_JOBS=str(jobs), **watched),
+        progress.shown(record["experiment"], batch=True) as watched,
+        kernel_environment(MLOGB_RUN_DIR=str(partial), **orders.as_variables(), **noted, **watched),
     ):
         failure = _execute(notebook, output, record["parameters"], experiment.source.parent)
+        reason = progress.reason_to_stop(Path(watched[progress.VARIABLE])) if watched else None
+    if reason is not None:
+        shutil.rmtree(partial)
+        raise progress.Stopped(reason)
     if output.is_file():
         executed = nbformat.read(output, as_version=4)  # type: ignore[no-untyped-call]
         failures = check_executed(executed)[:1]
@@ -245,7 +280,7 @@ def _attempt(experiment: Experiment, partial: Path, record: dict[str, Any], jobs
     paths.write_atomically(output, dumps(_without_places(normalise(executed))))
     record |= {
         **provenance.git_state(paths.project_root()),
-        "environment": provenance.environment(jobs),
+        "environment": provenance.environment(orders.jobs),
         "started": started.isoformat(timespec="seconds"),
         "duration_seconds": round(perf_counter() - clock, 1),
     }
@@ -303,7 +338,7 @@ def _sweep(folder: Path) -> None:
     """Remove what ended attempts left of an experiment, and put back a run that was set aside."""
     for left in sorted(folder.glob(f"{PARTIAL}*")):
         match = re.fullmatch(rf"{re.escape(PARTIAL)}(.+)-(\d+)(-old)?", left.name)
-        if match is None or _is_running(int(match[2])):
+        if match is None or is_running(int(match[2])):
             continue
         if match[3] and not (folder / match[1]).exists():
             left.rename(folder / match[1])
@@ -311,7 +346,8 @@ def _sweep(folder: Path) -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def _is_running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
+    """Whether another process of this number runs."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

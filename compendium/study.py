@@ -1,31 +1,32 @@
 """A study: several settings, several trials each; the results as tidy tables.
 
-This is what an experiment's notebook imports. Trials that are stored are loaded, the others are
-computed by worker processes and stored as they finish, so a stopped study goes on where it stopped.
-The table of results does not depend on the number of workers; times are kept apart from it.
+This is what an experiment's notebook imports. How trials are obtained is `execution`'s affair; the
+table of results does not depend on it, and times are kept apart from it. In the folder of a finished
+run the tables are read, not computed: a committed run can be executed again in seconds, and every
+number in its notebook compared.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, field_validator
 
-from compendium import paths, progress, trials
+from compendium import paths, trials
+from compendium.execution import Orders, obtain
 from compendium.trials import Setting, TrialSpec
 
+TABLES = ("results", "timings", "final")
 _FEWEST_ROUNDS = 20  # a median over fewer rounds says nothing
 
-__all__ = ["Results", "Setting", "Study", "publish"]
+__all__ = ["Results", "Setting", "Study", "publish", "replay"]
 
 
 class Study(BaseModel):
@@ -42,6 +43,8 @@ class Study(BaseModel):
         T and the number of trials.
     seed : int
         Root seed.
+    block : int
+        How many rounds a row of the published table spans: long studies are kept small.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,6 +54,7 @@ class Study(BaseModel):
     n_rounds: PositiveInt
     n_trials: PositiveInt
     seed: NonNegativeInt
+    block: PositiveInt = 1
 
     @field_validator("settings")
     @classmethod
@@ -75,7 +79,7 @@ class Study(BaseModel):
         ]
 
     def run(self, n_jobs: int | None = None, folder: Path | None = None) -> Results:
-        """Load or compute every trial.
+        """Load or compute every trial; in the folder of a finished run, read its tables.
 
         Parameters
         ----------
@@ -87,15 +91,20 @@ class Study(BaseModel):
         Returns
         -------
         Results
+
+        Raises
+        ------
+        execution.TrialsFailedError
+            If trials failed; the others are stored.
+        ValueError
+            If the working folder is a finished run that holds no such study.
         """
-        jobs = n_jobs if n_jobs is not None else _jobs_of_the_batch()
-        folder = folder or paths.trials_folder()
+        if n_jobs is None and folder is None and _is_finished_run(Path.cwd()):
+            return replay(self, Path.cwd())
+        orders = Orders(jobs=n_jobs) if n_jobs is not None else Orders.from_environment()
         specs = self.specs()
-        with progress.shown(self.experiment) as variables, _environment(variables):
-            progress.announce(sum(spec.n_rounds for spec in specs))
-            work = (joblib.delayed(_obtain)(spec, folder, dict(variables)) for spec in specs)
-            frames = list(joblib.Parallel(n_jobs=jobs)(work))
-        return Results(self, _combine(specs, frames), _final(specs, frames))
+        frames = obtain(self.experiment, specs, folder or paths.trials_folder(), orders)
+        return Results.of(self, combine(specs, frames), final_states(specs, frames))
 
 
 @dataclass(frozen=True)
@@ -106,80 +115,58 @@ class Results:
     ----------
     study : Study
         What was run.
-    frame : pandas.DataFrame
-        One row per (setting, trial, round, policy), with wall times.
+    rounds : pandas.DataFrame
+        What was played, without times: the same for any number of workers, and after a restart. One
+        row per (setting, trial, round, policy); with `Study.block` b > 1 one row per b rounds, with
+        the sums of reward and regret.
+    timings : pandas.DataFrame
+        Wall time per round in milliseconds, one row per (setting, policy, trial); see `_timings`.
     final : pandas.DataFrame
         One row per (setting, trial, optimistic policy): its `OptimisticPolicy.summary` at the end.
+    margins : list of dict
+        The smallest decision margin of each policy under each setting.
+    data : list of dict
+        Source, rows and checksum of the data sets behind the study's problems, each once.
+    frame : pandas.DataFrame or None
+        All rounds with times and margins; None for the tables of a finished run.
     """
 
     study: Study
-    frame: pd.DataFrame
+    rounds: pd.DataFrame
+    timings: pd.DataFrame
     final: pd.DataFrame
+    margins: list[dict[str, Any]]
+    data: list[dict[str, Any]]
+    frame: pd.DataFrame | None = None
 
-    @property
-    def rounds(self) -> pd.DataFrame:
-        """What was played, without times: the same for any number of workers, and after a restart.
-
-        The decision margins are left out too: of them the record keeps the smallest.
-        """
-        return self.frame.drop(columns=[*trials.TIMES, "margin"])
+    @classmethod
+    def of(cls, study: Study, frame: pd.DataFrame, final: pd.DataFrame) -> Results:
+        """The tables from all rounds of all trials."""
+        return cls(
+            study,
+            _in_blocks(frame, study),
+            _timings(frame, study),
+            final,
+            _margins(frame),
+            _data(study),
+            frame,
+        )
 
     @property
     def final_regret(self) -> pd.DataFrame:
         """Cumulative regret at the end, one row per (setting, policy, trial)."""
         keys = ["setting", "policy", "trial"]
-        sums = self.frame.groupby(keys, observed=True, sort=False)["regret"].sum()
+        sums = self.rounds.groupby(keys, observed=True, sort=False)["regret"].sum()
         return sums.reset_index()
-
-    @property
-    def timings(self) -> pd.DataFrame:
-        """Wall time per round in milliseconds, summarised per (setting, policy, trial).
-
-        All figures are over the rounds with a full sketch, from `first_round` on: before it is full
-        a round costs less. A trial with fewer than 20 such rounds is summarised over all of them,
-        and its `first_round` is 1.
-        """
-        keys, parts = ["setting", "policy", "trial"], [*trials.TIMES, "total_seconds"]
-        frame = self.frame.assign(total_seconds=self.frame[list(trials.TIMES)].sum(axis=1))
-        frame[parts] = frame[parts].astype(np.float64) * 1e3
-        last = self.study.n_rounds
-        full = {s.name: s.sketch_size for s in self.study.settings}
-        first = {name: m + 1 if last - m >= _FEWEST_ROUNDS else 1 for name, m in full.items()}
-        frame["first_round"] = frame["setting"].map(first).astype(int)
-        grouped = frame[frame["round"] >= frame["first_round"]].groupby(keys, observed=True, sort=False)
-        table = grouped[["first_round"]].first()
-        for name in parts:
-            table[name.replace("_seconds", "_mean_ms")] = grouped[name].mean()
-        for level, name in ((0.25, "q25"), (0.5, "median"), (0.75, "q75")):
-            table[f"total_{name}_ms"] = grouped["total_seconds"].quantile(level)
-        return table.reset_index()
 
     def record(self) -> dict[str, Any]:
         """What was run, on which data, and how close decisions came to a tie."""
-        keys = ["setting", "policy"]
-        # In round 1 all actions of one norm tie exactly, and the margin there is the tie tolerance.
-        later = self.frame["margin"].where(self.frame["round"] > 1, np.inf)
-        grouped = self.frame.assign(later=later).groupby(keys, observed=True, sort=False)
-        margins = grouped[["margin", "later"]].min().reset_index()
         return self.study.model_dump(mode="json") | {
-            "data": self._data(),
+            "data": self.data,
             "sources": trials.library_digest(),
-            "smallest_margin": [
-                {
-                    "setting": row["setting"],
-                    "policy": row["policy"],
-                    "all_rounds": float(f"{row['margin']:.3g}"),
-                    "after_round_1": float(f"{row['later']:.3g}"),
-                }
-                for row in margins.to_dict("records")
-                if np.isfinite(row["later"])
-            ],
+            "smallest_margin": self.margins,
+            "trials": [spec.key for spec in self.study.specs()],
         }
-
-    def _data(self) -> list[dict[str, Any]]:
-        """The data sets behind the study's problems, each once."""
-        sources = (setting.problem.data() for setting in self.study.settings)
-        return list({data["sha256"]: data for data in sources if data}.values())
 
 
 def publish(*results: Results, **findings: Any) -> None:
@@ -219,11 +206,12 @@ def save(folder: Path, *results: Results, **findings: Any) -> None:
     text = (
         json.dumps(record, indent=2, sort_keys=True, allow_nan=False) + "\n"
     )  # first: a finding may not be plain
-    for name, tables in (
-        ("results", [one.rounds for one in results]),
-        ("timings", [one.timings for one in results]),
-        ("final", [one.final for one in results]),
-    ):
+    parts = (
+        [one.rounds for one in results],
+        [one.timings for one in results],
+        [one.final for one in results],
+    )
+    for name, tables in zip(TABLES, parts, strict=True):
         table = _stack(tables)
         table.to_parquet(folder / f"{name}.parquet", compression="zstd", index=False)
     paths.write_atomically(folder / "study.json", text)
@@ -237,25 +225,104 @@ def _stack(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return table
 
 
-def _jobs_of_the_batch() -> int:
-    value = os.environ.get("MLOGB_JOBS") or "1"
-    if not value.isdecimal() or int(value) < 1:
-        raise ValueError(f"MLOGB_JOBS must be a whole number of at least 1, got {value!r}")
-    return int(value)
+def replay(study: Study, folder: Path) -> Results:
+    """The tables of a study as a finished run holds them.
+
+    Parameters
+    ----------
+    study : Study
+        What the notebook asks for.
+    folder : Path
+        The run.
+
+    Raises
+    ------
+    ValueError
+        If the run holds no such study: it was made with other parameters.
+    """
+    stored = json.loads((folder / "study.json").read_text(encoding="utf-8"))["studies"]
+    asked = study.model_dump(mode="json")
+    records = [one for one in stored if {name: one.get(name) for name in asked} == asked]
+    if not records:
+        raise ValueError(f"the run in this folder holds no study {study.experiment!r} with these parameters")
+    names = [setting.name for setting in study.settings]
+
+    def table(name: str) -> pd.DataFrame:
+        whole = pd.read_parquet(folder / f"{name}.parquet")
+        part = whole[whole["setting"].isin(names)].reset_index(drop=True)
+        for column in ("setting", "policy"):
+            part[column] = pd.Categorical(part[column], categories=list(dict.fromkeys(part[column])))
+        return part.dropna(axis=1, how="all")
+
+    tables = {name: table(name) for name in TABLES}
+    margins, data = records[0]["smallest_margin"], records[0]["data"]
+    return Results(study, tables["results"], tables["timings"], tables["final"], margins, data)
 
 
-def _obtain(spec: TrialSpec, folder: Path, variables: Mapping[str, str]) -> pd.DataFrame:
-    """Load a trial, or compute and store it; runs in a worker process."""
-    with _environment(variables):
-        frame = trials.load(spec, folder)
-        if frame is None:
-            frame = spec.compute(progress.counter(spec.key))
-            trials.store(spec, frame, folder)
-        progress.finish(spec.key, spec.n_rounds)
-    return frame
+def _is_finished_run(folder: Path) -> bool:
+    files = [f"{name}.parquet" for name in TABLES]
+    return all((folder / name).is_file() for name in ("record.json", "study.json", *files))
 
 
-def _final(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def _in_blocks(frame: pd.DataFrame, study: Study) -> pd.DataFrame:
+    """The rounds without times and margins, b of them in a row."""
+    rounds = frame.drop(columns=[*trials.TIMES, "margin"])
+    if study.block == 1:
+        return rounds
+    last = ((rounds["round"] - 1) // study.block + 1) * study.block
+    rounds = rounds.assign(round=last.clip(upper=study.n_rounds).astype(np.int32))
+    keys = ["setting", "trial", "round", "policy"]
+    return rounds.groupby(keys, observed=True, sort=False)[["reward", "regret"]].sum().reset_index()
+
+
+def _timings(frame: pd.DataFrame, study: Study) -> pd.DataFrame:
+    """Wall time per round in milliseconds, summarised per (setting, policy, trial).
+
+    All figures are over the rounds with a full sketch, from `first_round` on: before it is full a
+    round costs less. A trial with fewer than 20 such rounds is summarised over all of them, and its
+    `first_round` is 1.
+    """
+    keys, parts = ["setting", "policy", "trial"], [*trials.TIMES, "total_seconds"]
+    frame = frame.assign(total_seconds=frame[list(trials.TIMES)].sum(axis=1))
+    frame[parts] = frame[parts].astype(np.float64) * 1e3
+    full = {s.name: s.sketch_size for s in study.settings}
+    first = {name: m + 1 if study.n_rounds - m >= _FEWEST_ROUNDS else 1 for name, m in full.items()}
+    frame["first_round"] = frame["setting"].map(first).astype(int)
+    grouped = frame[frame["round"] >= frame["first_round"]].groupby(keys, observed=True, sort=False)
+    table = grouped[["first_round"]].first()
+    for name in parts:
+        table[name.replace("_seconds", "_mean_ms")] = grouped[name].mean()
+    for level, name in ((0.25, "q25"), (0.5, "median"), (0.75, "q75")):
+        table[f"total_{name}_ms"] = grouped["total_seconds"].quantile(level)
+    return table.reset_index()
+
+
+def _margins(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The smallest margin of each policy under each setting.
+
+    In round 1 all actions of one norm tie exactly, and the margin there is the tie tolerance.
+    """
+    later = frame["margin"].where(frame["round"] > 1, np.inf)
+    grouped = frame.assign(later=later).groupby(["setting", "policy"], observed=True, sort=False)
+    return [
+        {
+            "setting": row["setting"],
+            "policy": row["policy"],
+            "all_rounds": float(f"{row['margin']:.3g}"),
+            "after_round_1": float(f"{row['later']:.3g}"),
+        }
+        for row in grouped[["margin", "later"]].min().reset_index().to_dict("records")
+        if np.isfinite(row["later"])
+    ]
+
+
+def _data(study: Study) -> list[dict[str, Any]]:
+    sources = (setting.problem.data() for setting in study.settings)
+    return list({data["sha256"]: data for data in sources if data}.values())
+
+
+def final_states(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The summaries of the optimistic policies at the end of each trial."""
     rows = [
         {"setting": spec.setting.name, "trial": spec.trial, "policy": policy} | frame.attrs["final"][policy]
         for spec, frame in zip(specs, frames, strict=True)
@@ -266,7 +333,8 @@ def _final(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.Dat
     return pd.DataFrame(rows, columns=[*columns, "smallest_margin"])
 
 
-def _combine(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def combine(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """All rounds of all trials in one frame."""
     settings = list(dict.fromkeys(spec.setting.name for spec in specs))
     policies = list(dict.fromkeys(policy for spec in specs for policy in spec.setting.policies))
     parts = [
@@ -281,17 +349,3 @@ def _combine(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.D
     combined.attrs.clear()  # Parquet files would hold them
     first = ["setting", "trial", "round", "policy"]
     return combined[first + [name for name in combined.columns if name not in first]]
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

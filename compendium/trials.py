@@ -188,6 +188,11 @@ def load(spec: TrialSpec, folder: Path) -> pd.DataFrame | None:
     return frame
 
 
+def is_stored(spec: TrialSpec, folder: Path) -> bool:
+    """Whether there is a file for the trial; `load` says whether it can be used."""
+    return (folder / f"{spec.key}.parquet").is_file()
+
+
 def store(spec: TrialSpec, frame: pd.DataFrame, folder: Path) -> Path:
     """Write a trial under its address, whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)

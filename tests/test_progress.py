@@ -53,7 +53,7 @@ def folder(tmp_path, monkeypatch):
 def test_nobody_watches(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert progress.counter("trial") is None
-    progress.announce(10)
+    progress.announce(10, 1)
     progress.finish("trial", 10)
     monkeypatch.setenv(progress.VARIABLE, "")
     assert progress.counter("trial") is None
@@ -74,26 +74,26 @@ def test_a_counter_notes_at_most_once_per_interval(folder, monkeypatch):
 def test_each_trial_has_its_own_clock(folder):
     for key in ("one", "other"):
         progress.counter(key)(3)
-    assert progress.read(folder) == (6, 0)
+    assert progress.read(folder)[:2] == (6, 0)
 
 
 def test_read_sums(folder):
-    assert progress.read(folder) == (0, 0)
-    progress.announce(60)
-    assert progress.read(folder) == (0, 60)
+    assert progress.read(folder)[:2] == (0, 0)
+    progress.announce(60, 2)
+    assert progress.read(folder)[:2] == (0, 60)
     progress.counter("one")(7)
     progress.counter("other")(5)
-    assert progress.read(folder) == (12, 60)
+    assert progress.read(folder)[:2] == (12, 60)
     progress.finish("one", 30)
-    assert progress.read(folder) == (35, 60)
+    assert progress.read(folder)[:2] == (35, 60)
 
 
 def test_a_notebook_with_several_studies(folder):
     """The rounds of all of them count, so the total has to as well."""
-    progress.announce(60)
+    progress.announce(60, 2)
     progress.finish("one", 60)
-    progress.announce(40)
-    assert progress.read(folder) == (60, 100)
+    progress.announce(40, 1)
+    assert progress.read(folder)[:2] == (60, 100)
 
 
 def test_what_cannot_be_read_is_ignored(folder):
@@ -102,12 +102,12 @@ def test_what_cannot_be_read_is_ignored(folder):
     (folder / "text").write_text("many")
     (folder / "bytes").write_bytes(b"\xff\xfe")
     (folder / "inner").mkdir()
-    assert progress.read(folder) == (30, 0)
+    assert progress.read(folder)[:2] == (30, 0)
 
 
 def test_a_watcher_that_is_gone_stops_nobody(folder, monkeypatch):
     monkeypatch.setenv(progress.VARIABLE, str(folder / "gone"))
-    progress.announce(3)
+    progress.announce(3, 1)
     progress.counter("one")(1)
     progress.finish("one", 3)
     assert list(folder.iterdir()) == []
@@ -142,7 +142,7 @@ def test_a_bar_on_a_terminal(terminal, monkeypatch):
         assert place.is_dir()
         assert progress.VARIABLE not in os.environ  # what it says is for the workers
         monkeypatch.setenv(progress.VARIABLE, str(place))
-        progress.announce(40)
+        progress.announce(40, 1)
         progress.finish("one", 30)
         assert wait_for("30/40", stream)
         assert "some study" in stream.getvalue()
@@ -181,11 +181,19 @@ def test_a_study_is_watched(terminal, tmp_path, monkeypatch):
     def look(key, rounds):
         before = progress.read(Path(os.environ[progress.VARIABLE]))
         finish(key, rounds)
-        counts.append((before[0] > 20 * len(counts), progress.read(Path(os.environ[progress.VARIABLE]))))
+        counts.append(
+            (before[0] > 20 * len(counts), tuple(progress.read(Path(os.environ[progress.VARIABLE]))))
+        )
 
     monkeypatch.setattr(progress, "finish", look)
     study.run(folder=tmp_path)
-    assert counts == [(True, (20, 40)), (True, (40, 40))]  # noted while it was played, and at the end
+    assert counts == [
+        (True, (20, 40, 1, 2)),
+        (True, (40, 40, 2, 2)),
+    ]  # noted while it was played, and at the end
     assert progress.VARIABLE not in os.environ
     study.run(folder=tmp_path)
-    assert [count for _, count in counts[2:]] == [(20, 40), (40, 40)]  # stored trials count as well
+    assert [count for _, count in counts[2:]] == [
+        (20, 40, 1, 2),
+        (40, 40, 2, 2),
+    ]  # stored trials count as well

@@ -11,11 +11,11 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from joblib.externals.loky.process_executor import TerminatedWorkerError
 from pydantic import ValidationError
 
-from compendium import study as module
+from compendium import execution as module
 from compendium import trials
+from compendium.execution import TrialsFailedError
 from compendium.problems import Digits, Synthetic
 from compendium.study import Results, Setting, Study, publish, save
 from mlogb_core.simulation import run_trial, trial_streams
@@ -181,7 +181,7 @@ def test_a_worker_is_killed(assert_same, serial, tmp_path, monkeypatch):
     folder = tmp_path / "trials"
     with monkeypatch.context() as patch:
         patch.setattr(module, "_obtain", die_writing)
-        with pytest.raises(TerminatedWorkerError):
+        with pytest.raises(TrialsFailedError, match="a worker process was killed"):
             STUDY.run(n_jobs=2, folder=folder)
     before = {path: path.read_bytes() for path in folder.glob("*.parquet")}
     assert 1 <= len(before) < N_FILES
@@ -284,7 +284,8 @@ def test_timings():
         for policy in setting.policies
     ]  # fmt: skip
     frame = pd.DataFrame(rows).astype({"setting": "category", "policy": "category"})
-    table = Results(study, frame, pd.DataFrame()).timings
+    frame["margin"] = np.inf
+    table = Results.of(study, frame, pd.DataFrame()).timings
     assert len(table) == 2 * (5 + 3)
     for row in table.itertuples():
         part = rows_of(frame, row.setting, row.policy, row.trial)
@@ -355,7 +356,7 @@ def test_the_record(results):
     margins[results.frame["round"] == 1] *= 1e-10
     margins[results.frame["round"] == 2] *= 1e-5
     margins[results.frame["policy"] == "random"] = np.inf
-    results = Results(STUDY, results.frame.assign(margin=margins), results.final)
+    results = Results.of(STUDY, results.frame.assign(margin=margins), results.final)
     record = results.record()
     assert Study.model_validate({k: record[k] for k in Study.model_fields}) == STUDY
     assert record["data"] == []
@@ -421,7 +422,7 @@ def renamed(results, suffix):
     names = {s.name: s.name + suffix for s in results.study.settings}
     frame = results.frame.assign(setting=results.frame["setting"].cat.rename_categories(names))
     final = results.final.replace({"setting": names})
-    return Results(results.study.model_copy(update={"settings": tuple(settings)}), frame, final)
+    return Results.of(results.study.model_copy(update={"settings": tuple(settings)}), frame, final)
 
 
 def test_several_studies_are_stacked(results, tmp_path):

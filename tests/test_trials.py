@@ -16,7 +16,7 @@ import pytest
 from pydantic import ValidationError
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from compendium import problems, study, trials
+from compendium import execution, problems, study, trials
 from compendium.data import Dataset
 from compendium.problems import Digits, Synthetic
 from compendium.trials import COMPARISON, POLICIES, Setting, TrialSpec, load, store
@@ -328,7 +328,7 @@ def test_a_bad_file_is_computed_again(stored, damage, caplog):
     assert [r.levelname for r in caplog.records] == ["WARNING"]
     assert path.name in caplog.text
     assert "computing it again" in caplog.text
-    again = study._obtain(spec, path.parent, {})
+    again = execution._obtain(spec, path.parent, {})
     steady = list(frame.columns.drop(list(trials.TIMES)))
     assert_same(frame[steady], again[steady])
     assert_same(again, load(spec, path.parent))
