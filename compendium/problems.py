@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from compendium.data import DataError, Dataset, load_mnist
 from mlogb_core.environments import Environment, LabelledEnvironment, SyntheticEnvironment
@@ -48,6 +48,7 @@ class Synthetic(Problem):
     rewards: tuple[float, ...]
     parameter_norm: PositiveFloat
     n_actions: tuple[int, int] = (10, 30)
+    decay: NonNegativeFloat = 0.0
 
     @property
     def n_outcomes(self) -> int:
@@ -62,7 +63,11 @@ class Synthetic(Problem):
     def environment(self) -> Environment:
         """The library's environment."""
         return SyntheticEnvironment(
-            self.dimension, self.rewards, parameter_norm=self.parameter_norm, n_actions=self.n_actions
+            self.dimension,
+            self.rewards,
+            parameter_norm=self.parameter_norm,
+            n_actions=self.n_actions,
+            decay=self.decay,
         )
 
 

@@ -95,6 +95,31 @@ def test_synthetic_directions_are_uniform():
         assert np.abs(sample.T @ sample / n - np.eye(d) / d).max() < 5 * np.sqrt(0.1 / n)
 
 
+def test_decay_gives_the_features_their_variances():
+    """Before the scaling to norm 1, which keeps the ratios of two features' squares in the middle."""
+    environment = SyntheticEnvironment(4, [1.0], parameter_norm=2.0, n_actions=(9000, 9000), decay=2.0)
+    rng = np.random.default_rng(8)
+    instance = environment.instance(rng)
+    actions = instance.actions(rng).features
+    np.testing.assert_allclose(np.linalg.norm(actions, axis=1), 1.0, rtol=1e-12)
+    assert np.linalg.norm(instance.parameter) == pytest.approx(2.0)
+    # |z_i / z_j| of two independent normal numbers has median 1
+    ratios = np.median(np.abs(actions[:, 1:] / actions[:, :1]), axis=0)
+    np.testing.assert_allclose(ratios, [1 / 2, 1 / 3, 1 / 4], rtol=0.1)
+    shares = [environment.instance(rng).parameter[0] ** 2 for _ in range(2000)]
+    assert np.all(np.diff(np.mean(shares, axis=0)) < 0)
+
+
+def test_without_decay_the_draws_are_the_papers():
+    plain, zero = (SyntheticEnvironment(5, [1.0], parameter_norm=1.0, **k) for k in ({}, {"decay": 0.0}))
+    draws = [e.instance(np.random.default_rng(1)).actions(np.random.default_rng(2)) for e in (plain, zero)]
+    np.testing.assert_array_equal(draws[0].features, draws[1].features)
+    raw = np.random.default_rng(2)
+    raw.integers(10, 31)
+    first = raw.standard_normal((len(draws[0].features), 5))[0]
+    np.testing.assert_allclose(draws[0].features[0], first / np.linalg.norm(first), rtol=1e-15)
+
+
 def test_synthetic_draws_depend_on_their_streams_alone():
     environment = SyntheticEnvironment(4, REWARDS, parameter_norm=1.0)
     one, two = (environment.instance(np.random.default_rng(5)) for _ in range(2))
@@ -115,6 +140,7 @@ def test_synthetic_draws_depend_on_their_streams_alone():
         ({"parameter_norm": np.nan}, "parameter_norm must be finite"),
         ({"n_actions": (0, 3)}, r"n_actions\[0\] must be at least 1"),
         ({"n_actions": (4, 3)}, r"n_actions\[1\] must be at least 4"),
+        ({"decay": -1.0}, "decay must be at least 0"),
         ({"n_actions": (1.5, 3)}, r"n_actions\[0\] must be an integer"),
     ],
 )

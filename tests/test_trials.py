@@ -90,6 +90,7 @@ DECISIVE = [
     {"problem": {"rewards": (1.0, 0.5)}},
     {"problem": {"parameter_norm": 2.5}},
     {"problem": {"n_actions": (10, 31)}},
+    {"problem": {"decay": 0.5}},
     {"setting": {"problem": {"kind": "mnist"}}},
     {"setting": {"problem": {"kind": "mnist", "target": 2}}},
     {"setting": {"problem": {"kind": "mnist", "normalisation": "max"}}},
