@@ -34,18 +34,20 @@ def sha256(content: str | bytes | Path) -> str:
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
-def code_digest(modules: Sequence[str] = RESULT_MODULES) -> str:
+def code_digest(modules: Sequence[str] = RESULT_MODULES, without: Sequence[str] = ()) -> str:
     """Return one digest of the sources that decide results.
 
-    They are every module of the ``mlogb_core`` that is imported, and the given modules of
-    ``compendium``. Names count as well as contents: a renamed module changes the digest.
+    They are every module of the ``mlogb_core`` that is imported, except for the subpackages named
+    in `without`, and the given modules of ``compendium``. Names count as well as contents: a renamed
+    module changes the digest.
     """
     here = Path(__file__).resolve().parent
     sources = {f"compendium/{name}": here / name for name in modules if (here / name).is_file()}
     spec = importlib.util.find_spec("mlogb_core")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         for path in Path(folder).rglob("*.py"):
-            sources[f"mlogb_core/{path.relative_to(folder).as_posix()}"] = path
+            if path.relative_to(folder).parts[0] not in without:
+                sources[f"mlogb_core/{path.relative_to(folder).as_posix()}"] = path
     digests = [(name, sha256(_with_plain_line_ends(path))) for name, path in sorted(sources.items())]
     return sha256("".join(f"{digest}  {name}\n" for name, digest in digests))
 

@@ -212,8 +212,11 @@ def store(spec: TrialSpec, frame: pd.DataFrame, folder: Path) -> Path:
 
 @lru_cache(maxsize=1)
 def library_digest() -> str:
-    """Digest of the sources that decide a trial's numbers: `mlogb_core`, problems and trials."""
-    return code_digest(("problems.py", "trials.py"))
+    """Digest of the sources that decide a trial's numbers: `mlogb_core`, problems and trials.
+
+    The bounds of the analysis are functions of what was played, and play no part in it.
+    """
+    return code_digest(("problems.py", "trials.py"), without=("bounds",))
 
 
 def _content(frame: pd.DataFrame) -> str:

@@ -507,3 +507,12 @@ def test_an_edited_trial_that_reads_well_is_not_believed(stored, tmp_path, caplo
     assert "is not the one asked for" in caplog.text
     store(spec, frame, tmp_path)
     assert_same(load(spec, tmp_path), frame)
+
+
+def test_no_module_that_plays_imports_the_bounds():
+    """They are left out of the digest of the sources."""
+    root = Path(trials.__file__).parents[1]
+    players = [*(root / "mlogb_core").glob("*.py"), *(root / "mlogb_core" / "curvature").glob("*.py")]
+    players += [root / "compendium" / name for name in ("problems.py", "trials.py", "execution.py")]
+    assert len(players) > 10
+    assert not [path.name for path in players if "mlogb_core.bounds" in path.read_text()]
