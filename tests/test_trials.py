@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 import time
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -165,9 +166,11 @@ def test_the_sources_are_in_the_address(monkeypatch):
 def test_which_sources_are_meant(monkeypatch):
     """The library is always in the digest; `tests/test_runs.py` checks that."""
     asked = []
-    monkeypatch.setattr(trials, "code_digest", lambda modules: asked.append(modules) or "digest")
-    assert trials.library_digest.__wrapped__() == "digest"
-    assert asked == [("problems.py", "trials.py")]
+    monkeypatch.setattr(
+        trials, "code_digest", lambda *arguments, **named: asked.append((arguments, named)) or "d"
+    )
+    assert trials.library_digest.__wrapped__() == "d"
+    assert asked == [((("problems.py", "trials.py"),), {"without": ("bounds",)})]
 
 
 # Computing
