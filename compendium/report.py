@@ -187,6 +187,28 @@ def mnist_findings(final_regret: pd.DataFrame) -> list[str]:
     return sentences
 
 
+def comparison_findings(final_regret: pd.DataFrame) -> list[str]:
+    """What a comparison with the five policies says, one sentence for each setting.
+
+    Parameters
+    ----------
+    final_regret : DataFrame
+        `Results.final_regret`, with the policies eofd, oful, first-order, greedy and random.
+    """
+    sentences = []
+    for setting in final_regret["setting"].astype(str).unique():
+        eofd, oful, flat, greedy, random = (
+            _mean(final_regret, setting, name) for name in ("eofd", "oful", "first-order", "greedy", "random")
+        )
+        sentences.append(
+            f"In {_spoken(setting)} EOFD-MLogB has {_percent(eofd, oful)} of regret against OFUL-MLogB"
+            f"{_interval_text(final_regret, setting, 'eofd', 'oful')}; as shares of random play: EOFD-MLogB "
+            f"{eofd / random:.0%}, OFUL-MLogB {oful / random:.0%}, no curvature {flat / random:.0%}, greedy "
+            f"{greedy / random:.0%}."
+        )
+    return sentences
+
+
 _TIMED = ("oful", "oful-literal", "eofd-literal", "eofd-compiled", "oful-compiled")
 
 
