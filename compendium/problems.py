@@ -12,8 +12,14 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from compendium.data import DataError, Dataset, load_mnist
-from mlogb_core.environments import Environment, LabelledEnvironment, SyntheticEnvironment
+from compendium.data import DataError, Dataset, load_fashion, load_mnist
+from compendium.ratings import Ratings, load_insteval, load_movielens
+from mlogb_core.environments import (
+    Environment,
+    LabelledEnvironment,
+    RatedEnvironment,
+    SyntheticEnvironment,
+)
 
 
 class Problem(BaseModel):
@@ -112,6 +118,84 @@ class Digits(Problem):
         return _mnist().as_record()
 
 
+class Classes(Problem):
+    """Ten classes of images as outcomes: one candidate of each class, and the class is the outcome.
+
+    K = 9 with class 0 as the reference and rewards k/9; the best candidate is the one of class 9.
+    """
+
+    kind: Literal["classes"] = "classes"
+    source: Literal["mnist", "fashion"] = "mnist"
+
+    @property
+    def n_outcomes(self) -> int:
+        """K."""
+        return 9
+
+    @property
+    def n_features(self) -> int:
+        """784 pixels and the bias."""
+        return 785
+
+    def environment(self) -> Environment:
+        """The library's environment, over the images that are found on this machine."""
+        images = self._images()
+        return LabelledEnvironment(
+            images.features, images.labels, outcomes=np.arange(10), rewards=np.arange(1, 10) / 9
+        )
+
+    def data(self) -> dict[str, Any]:
+        """Source, rows and checksum of the images."""
+        return self._images().as_record()
+
+    def _images(self) -> Dataset:
+        return _mnist() if self.source == "mnist" else _fashion()
+
+
+class Rated(Problem):
+    """Star ratings as outcomes: candidates of one rater, one star the reference, rewards up to 1."""
+
+    kind: Literal["ratings"] = "ratings"
+    source: Literal["movielens", "insteval"]
+    n_candidates: PositiveInt = 10
+
+    @property
+    def n_outcomes(self) -> int:
+        """K."""
+        return 4
+
+    @property
+    def n_features(self) -> int:
+        """Attributes of rater and rated, and their pairs, as many as occur."""
+        return _rated(self.source).n_features
+
+    def environment(self) -> Environment:
+        """The library's environment."""
+        ratings = _rated(self.source)
+        return RatedEnvironment(
+            ratings.indices,
+            ratings.n_features,
+            outcomes=ratings.ratings - 1,
+            groups=ratings.groups,
+            rewards=(0.25, 0.5, 0.75, 1.0),
+            n_candidates=self.n_candidates,
+        )
+
+    def data(self) -> dict[str, Any]:
+        """Source, rows and checksum of the ratings."""
+        return _rated(self.source).as_record()
+
+
 @lru_cache(maxsize=1)
 def _mnist() -> Dataset:
     return load_mnist()
+
+
+@lru_cache(maxsize=1)
+def _fashion() -> Dataset:
+    return load_fashion()
+
+
+@lru_cache(maxsize=2)
+def _rated(source: str) -> Ratings:
+    return load_movielens() if source == "movielens" else load_insteval()

@@ -22,7 +22,7 @@ from compendium.notebooks import THREADS
 from compendium.paths import FailureError, project_root, write_atomically
 
 #: Modules of ``compendium`` that decide what a run computes; the others only run and record it.
-RESULT_MODULES = ("data.py", "figures.py", "problems.py", "report.py", "study.py", "trials.py")
+RESULT_MODULES = ("data.py", "figures.py", "problems.py", "ratings.py", "report.py", "study.py", "trials.py")
 
 CHECKSUMS = "SHA256SUMS"
 
@@ -142,7 +142,7 @@ def write_record(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
         raise FailureError("study.json names a path of this machine, which a record must not")
     write_atomically(folder / "record.json", text)
     kept = {**record["files"], "record.json": sha256(folder / "record.json")}
-    write_atomically(folder / CHECKSUMS, "".join(f"{kept[name]}  {name}\n" for name in sorted(kept)))
+    write_atomically(folder / CHECKSUMS, _checksums(kept))
     return record
 
 
@@ -153,6 +153,30 @@ def read_checksums(folder: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError):
         return {}
     return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+
+
+def checksums_are(folder: Path, expected: dict[str, str]) -> bool:
+    """Whether the list of checksums is this one to the byte: what reads it is lenient about line ends."""
+    try:
+        return (folder / CHECKSUMS).read_bytes() == _checksums(expected).encode()
+    except OSError:
+        return False
+
+
+def sidecar(name: str, run: str, record: dict[str, Any]) -> str:
+    """The text beside a figure: which run drew it, from which results, and its checksums by format."""
+    digests = {
+        Path(key).suffix[1:]: digest for key, digest in record["figures"].items() if Path(key).stem == name
+    }
+    entry = {
+        "run": run,
+        "experiment": record["experiment"],
+        "profile": record["profile"],
+        "results_sha256": record["files"]["results.parquet"],
+        "git_commit": record["git_commit"],
+        "sha256": digests,
+    }
+    return json.dumps(entry, indent=2) + "\n"
 
 
 def publish_figures(source: Path, target: Path, run: str, record: dict[str, Any]) -> list[Path]:
@@ -184,23 +208,16 @@ def publish_figures(source: Path, target: Path, run: str, record: dict[str, Any]
         for path in parts:
             write_atomically(target / path.name, path.read_bytes())
             moved.append(target / path.name)
-        digests = {
-            Path(key).suffix[1:]: value for key, value in record["figures"].items() if Path(key).stem == name
-        }
-        sidecar = {
-            "run": run,
-            "experiment": record["experiment"],
-            "profile": record["profile"],
-            "results_sha256": record["files"]["results.parquet"],
-            "git_commit": record["git_commit"],
-            "sha256": digests,
-        }
-        write_atomically(target / f"{name}.json", json.dumps(sidecar, indent=2) + "\n")
+        write_atomically(target / f"{name}.json", sidecar(name, run, record))
         for path in parts:
             path.unlink()
     if source.is_dir():
         source.rmdir()
     return moved
+
+
+def _checksums(kept: dict[str, str]) -> str:
+    return "".join(f"{kept[name]}  {name}\n" for name in sorted(kept))
 
 
 def _places() -> dict[str, str]:

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
 from threadpoolctl import threadpool_limits
 
-from compendium.problems import Digits, Synthetic
+from compendium.problems import Classes, Digits, Rated, Synthetic
 from compendium.provenance import code_digest
 from mlogb_core.confidence import ConstantRadius, radius_from
 from mlogb_core.environments import Environment
@@ -47,7 +47,7 @@ class Setting(BaseModel):
     ----------
     name : str
         What the setting is called in tables and figures.
-    problem : Digits or Synthetic
+    problem : Digits, Synthetic, Classes or Rated
         The bandit problem.
     sketch_size : int
         m of EOFD-MLogB.
@@ -63,7 +63,7 @@ class Setting(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", revalidate_instances="always")
 
     name: str
-    problem: Digits | Synthetic
+    problem: Digits | Synthetic | Classes | Rated
     sketch_size: PositiveInt
     regularization: PositiveFloat
     step_size: PositiveFloat

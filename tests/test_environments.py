@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from helpers import EPS, softmax
 
-from mlogb_core.environments import ActionSet, LabelledEnvironment, SyntheticEnvironment, SyntheticInstance
+from mlogb_core.environments import (
+    ActionSet,
+    LabelledEnvironment,
+    RatedEnvironment,
+    SyntheticEnvironment,
+    SyntheticInstance,
+)
 
 REWARDS = (0.25, 0.5, 0.75, 1.0)
 
@@ -281,3 +287,54 @@ def test_all_zero_data_are_legal():
 def test_labelled_rejects(changes, message):
     with pytest.raises(ValueError, match=message):
         labelled(**changes)
+
+
+# Ratings -------------------------------------------------------------------------------------------
+
+
+def rated(**changes):
+    arguments = {
+        "indices": np.array([[0, 1], [0, 2], [1, -1], [2, 1]]),
+        "n_features": 3,
+        "outcomes": [0, 1, 2, 2],
+        "groups": [5, 5, 7, 5],
+        "rewards": [0.5, 1.0],
+        "n_candidates": 2,
+    } | changes
+    return RatedEnvironment(arguments.pop("indices"), arguments.pop("n_features"), **arguments)
+
+
+def test_rated_candidates_are_rows_of_one_rater():
+    environment = rated(n_candidates=3)
+    drawn = environment.instance(np.random.default_rng(0)).actions(np.random.default_rng(1))
+    root = np.sqrt(0.5)
+    expected = {(root, root, 0.0): 0, (root, 0.0, root): 1, (0.0, root, root): 2}
+    found = {tuple(x): int(p.argmax()) for x, p in zip(drawn.features, drawn.probabilities, strict=True)}
+    assert {tuple(np.round(x, 12)): y for x, y in found.items()} == {
+        tuple(np.round(x, 12)): y for x, y in expected.items()
+    }
+
+
+def test_rated_draws_differ_and_repeat():
+    environment = rated()
+    draws = [environment.actions(np.random.default_rng(seed)).features for seed in (1, 1, 2, 3, 4, 5)]
+    np.testing.assert_array_equal(draws[0], draws[1])
+    assert any(not np.array_equal(draws[0], other) for other in draws[2:])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"outcomes": [0, 1, 2]}, "indices, outcomes and groups must have shapes"),
+        ({"outcomes": [0, 1, 2, 3]}, r"outcomes must be integers in 0\.\.2"),
+        ({"indices": np.array([[0, 3]] * 4)}, r"indices must be integers in -1\.\.2"),
+        ({"indices": np.array([[0.0, 1.0]] * 4)}, r"indices must be integers"),
+        ({"indices": np.array([[0, 1], [-1, -1], [0, 1], [0, 1]])}, "at least one feature in every row"),
+        ({"n_candidates": 4}, "at least 4 rows"),
+        ({"n_candidates": 0}, "n_candidates must be at least 1"),
+        ({"rewards": [-1.0, 1.0]}, "rewards must be at least 0"),
+    ],
+)
+def test_rated_rejects(changes, message):
+    with pytest.raises(ValueError, match=message):
+        rated(**changes)
