@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> None:
     except FailureError as error:
         _fail(str(error), 1)
     except OSError as error:  # a full disk, a folder that may not be written
-        _fail(": ".join(str(part) for part in (error.strerror or error, error.filename) if part), 1)
+        _fail(_message(error), 1)
     except KeyboardInterrupt:
         _fail("interrupted", 130)
 
@@ -61,6 +61,8 @@ def list_experiments() -> None:
         else:
             print(f"  notebook {experiment.notebook}.md does not exist yet")
         print(f"  all profiles: {_shown(experiment.parameters)}")
+        if experiment.grid:
+            print(f"  a run for each of: {_shown(experiment.grid)}")
         for profile, parameters in experiment.profiles.items():
             print(f"  {profile}: {_shown(parameters)}")
 
@@ -91,7 +93,12 @@ def run(
     from compendium.execution import Orders, parse_shard
     from compendium.manifest import expand, load_manifest, parse_override, resolve
 
-    overrides = dict(parse_override(text) for text in parameter or [])
+    given = [parse_override(text) for text in parameter or []]
+    overrides = dict(given)
+    if len(overrides) < len(given):
+        raise UsageError("-p gives a parameter twice")
+    if shard and cluster:
+        raise UsageError("--shard and --cluster are two ways to share the work; choose one")
     try:
         part = parse_shard(shard) if shard else None
     except ValueError as error:
@@ -99,14 +106,17 @@ def run(
     orders = Orders(jobs=jobs, shard=part, cluster=cluster or None, plan_only=dry_run)
     chosen = load_manifest().experiment(experiment)
     points = expand(chosen, overrides)
-    for point in points:  # all of them before the first one starts
-        resolve(chosen, profile, {**point, **overrides})
+    # All of them before the first one starts.
+    resolved = [resolve(chosen, profile, {**point, **overrides}) for point in points]
+    if any(parameters in resolved[:place] for place, parameters in enumerate(resolved)):
+        raise UsageError(f"experiments.{experiment}.grid: two of its points have the same parameters")
     failures = []
     for point in points:
         try:
             _run_point(experiment, profile, overrides, fresh, orders, point)
-        except FailureError as error:
-            failures.append(f"{_shown(point)}: {error}" if point else str(error))
+        except (FailureError, OSError) as error:  # the other points go on
+            message = _message(error)
+            failures.append(f"{_shown(point)}: {message}" if point else message)
     if failures:
         raise FailureError("\n".join(failures))
 
@@ -149,12 +159,19 @@ def status() -> None:
     """Show the batches that are under way or were stopped before they were complete."""
     from compendium import journal
 
-    states = journal.states()
-    for state in states:
-        trials = f"{state.done} of {state.total} trials stored" if state.total else "no trial known yet"
-        doing = "running" if state.running else "stopped; the same `mlogb run` goes on from there"
-        print(f"{state.experiment}/{state.run}, since {state.started}: {trials}; {doing}")
-    if not states:
+    batches: dict[tuple[str, str], list[journal.State]] = {}
+    for state in journal.states():
+        batches.setdefault((state.experiment, state.run), []).append(state)
+    for (experiment, name), states in batches.items():
+        known = max(states, key=lambda state: len(state.trials))
+        trials = (
+            f"{known.done} of {len(known.trials)} trials stored" if known.trials else "no trial known yet"
+        )
+        running = sum(state.running for state in states)
+        doing = "running" if running else "stopped; the same `mlogb run` goes on from there"
+        doing += f" in {running} processes" if running > 1 else ""
+        print(f"{experiment}/{name}, since {states[0].started}: {trials}; {doing}")
+    if not batches:
         print("no batch is under way or was left unfinished; `mlogb runs` lists the finished runs")
 
 
@@ -183,9 +200,13 @@ def verify(
 ) -> None:
     """Check stored runs: checksums, cells, outputs, figures, and a sample of trials computed again."""
     from compendium import runs
+    from compendium.paths import project_root
     from compendium.verification import verify as verify_run
 
     chosen = [runs.load_run(path.resolve()) for path in runs_] if runs_ else runs.find_runs()
+    for one in chosen:
+        if not one.path.is_relative_to(project_root()):
+            raise UsageError(f"{one.path} is not in the project at {project_root()}")
     failures = [f"{name}: its record cannot be read" for name in ([] if runs_ else runs.unreadable_runs())]
     for run in chosen:
         found = verify_run(run, sample)
@@ -283,6 +304,16 @@ def claims(
 
 
 @app.command()
+def results(
+    check: Annotated[bool, typer.Option("--check", help="Only say whether it is up to date.")] = False,
+) -> None:
+    """Write RESULTS.md, the paper's statements beside the committed runs."""
+    from compendium.results import write
+
+    write(check=check)
+
+
+@app.command()
 def readme(
     check: Annotated[bool, typer.Option("--check", help="Only say whether it is up to date.")] = False,
 ) -> None:
@@ -319,6 +350,12 @@ def _shown(parameters: dict[str, Any]) -> str:
 
 def _relative(path: Path) -> str:
     return os.path.relpath(path)
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return ": ".join(str(part) for part in (error.strerror or error, error.filename) if part)
+    return str(error)
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -107,7 +107,8 @@ class Dataset:
     def describe(self) -> str:
         """One line that names the set, its size out of the full size, its source and its checksum."""
         size = f"all {MNIST_ROWS:,}" if self.is_full else f"{self.rows:,} of {MNIST_ROWS:,}"
-        return f"{self.name}, {size} {'digits' if self.name == 'MNIST' else 'images'}, from {self.source}, sha256 {self.checksum[:8]}"
+        kind = "digits" if self.name == "MNIST" else "images"
+        return f"{self.name}, {size} {kind}, from {self.source}, sha256 {self.checksum[:8]}"
 
     def as_record(self) -> dict[str, str | int | bool]:
         """The provenance of the data as plain values, for a JSON record."""

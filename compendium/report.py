@@ -67,7 +67,7 @@ def paired_differences(
         for first, second in pairs:
             difference = _difference(final_regret, (setting, first), (setting, second))
             if difference is not None:
-                mean, low, high = _interval(difference, level)
+                mean, low, high = interval(difference, level)
                 name = f"{label(first)} − {label(second)}"
                 rows.append({"setting": setting, "difference": name, "mean": mean, "low": low, "high": high})
     return pd.DataFrame(rows).round(1)
@@ -328,7 +328,8 @@ def _difference(
     return None if one.empty or other.empty else one - other
 
 
-def _interval(values: Iterable[float], level: float = 0.95) -> tuple[float, float, float]:
+def interval(values: Iterable[float], level: float = 0.95) -> tuple[float, float, float]:
+    """Mean and two-sided interval of Student's t; no interval for fewer than three values."""
     sample = np.asarray(list(values))
     mean = float(sample.mean())
     if sample.size < 3:  # an interval with one degree of freedom is a formality
@@ -341,7 +342,7 @@ def _interval_text(final_regret: pd.DataFrame, setting: str, first: str, second:
     difference = _difference(final_regret, (setting, first), (setting, second))
     if difference is None or len(difference) < 3:
         return ""
-    mean, low, high = _interval(difference)
+    mean, low, high = interval(difference)
     mean, low, high = (round(number, 1) + 0.0 for number in (mean, low, high))  # no negative zero
     return f", paired difference {mean:+.1f} with 95% interval [{low:.1f}, {high:.1f}]"
 

@@ -1,0 +1,244 @@
+"""RESULTS.md: what the paper reports beside what the committed runs show, every figure computed.
+
+A statement of the paper about regret is *reproduced* when the 95 % interval over trials of the
+relative difference (paired: all policies of a trial meet the same random numbers) lies within what
+the paper says, *not reproduced* when it lies outside, and *undecided* otherwise. A saving of time is
+reproduced when the median over trials reaches it. Where one of several settings or opponents
+reproduces a statement and another does not, it is *reproduced under a condition*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from compendium import paths, report
+from compendium.figures import label
+from compendium.paths import FailureError
+from compendium.runs import Run, find_runs
+
+PAGE = "RESULTS.md"
+REPRODUCED, CONDITION, NOT, UNDECIDED = (
+    "reproduced",
+    "reproduced under a condition",
+    "not reproduced",
+    "undecided",
+)
+
+
+class Finding(NamedTuple):
+    """A statement of the paper and what became of it.
+
+    Attributes
+    ----------
+    claim : str
+        Its number in the registry.
+    paper : str
+        What the paper says, in our words.
+    ours : list of str
+        What the runs show, one line for each setting or opponent.
+    verdict : str
+        One of the four.
+    runs : list of Run
+        Where from.
+    """
+
+    claim: str
+    paper: str
+    ours: list[str]
+    verdict: str
+    runs: list[Run]
+
+
+def page() -> str:
+    """The page, from the committed runs of the paper profile."""
+    found = findings()
+    lines = [
+        "# Results: what the paper reports and what the recorded runs show",
+        "",
+        "Made by `mlogb results` from the runs in `papermill_runs/`; no figure here is typed in. Intervals",
+        "are 95 % intervals of Student's t over trials, of paired differences: all policies of a trial meet",
+        "the same actions and the same outcome uniforms. A statement about regret is reproduced when the",
+        'interval lies within what the paper says (0 to 20 % for "about 10 %", 10 % either way for',
+        '"comparable"), one about time when the median over trials reaches the saving.',
+        "",
+        "| claim | the paper | verdict |",
+        "|---|---|---|",
+        *(f"| [{f.claim}](book/claims.md#{f.claim.lower()}) | {f.paper} | {f.verdict} |" for f in found),
+        "",
+    ]
+    for f in found:
+        lines += [f"## {f.paper[0].upper()}{f.paper[1:]} ({f.claim})", "", f"*{f.verdict.capitalize()}.*", ""]
+        lines += [f"- {line}" for line in f.ours]
+        lines += ["", "From " + ", ".join(_link(run) for run in f.runs) + ".", ""]
+    lines += ["## What else was found", ""]
+    for name in ("parameter_grid", "sketch_size", "radius_scale", "real_data", "scale"):
+        for run in find_runs(name, "paper"):
+            lines += [f"### {_title(run)}", "", *_said(run), "", f"From {_link(run)}.", ""]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def findings() -> list[Finding]:
+    """The statements of the paper's experiments, with what the runs show.
+
+    Raises
+    ------
+    FailureError
+        If a run is missing.
+    """
+    mnist = _one("mnist")
+    cases = {case: _one("synthetic", case) for case in ("multinomial", "binary")}
+    grids = [_one("parameter_grid", case) for case in ("multinomial", "binary")]
+    found = [_regret("C33", "on MNIST about 10 % more regret than OFUL-MLogB", [mnist], 0.0, 0.2)]
+    for case, run in cases.items():
+        found.append(
+            _regret("C33", f"on the {case} problem regret comparable to OFUL-MLogB's", [run], -0.1, 0.1)
+        )
+    stated = {"MNIST": (0.8, mnist)} | {
+        f"the {case} problem": ({"multinomial": 0.35, "binary": 0.8}[case], run)
+        for case, run in cases.items()
+    }
+    for name, (saving, run) in stated.items():
+        found.append(_time(f"on {name} {saving:.0%} of the time of a round saved", saving, run))
+    return [*found, _choice(grids)]
+
+
+def _regret(claim: str, paper: str, runs: list[Run], low: float, high: float) -> Finding:
+    lines, verdicts = [], []
+    for run in runs:
+        for setting, final in _comparisons(run):
+            mean, left, right = _relative(final)
+            share = _share_of_random(final)
+            verdicts.append(
+                REPRODUCED if low <= left and right <= high else NOT if left > high else UNDECIDED
+            )
+            lines.append(
+                f"{setting}: {mean:+.1%} of regret against OFUL-MLogB, interval [{left:+.1%}, {right:+.1%}]; "
+                f"OFUL-MLogB plays at {share:.0%} of random play ({verdicts[-1]})"
+            )
+    return Finding(claim, paper, lines, _together(verdicts), runs)
+
+
+def _time(paper: str, saving: float, run: Run) -> Finding:
+    lines, verdicts = [], []
+    timings = run.timings
+    for setting in [s for s in timings["setting"].astype(str).unique() if s.endswith("timed")]:
+        name = setting.partition(", timed")[0]
+        for opponent in ("oful-literal", "oful"):
+            saved = 1.0 - 1.0 / report.time_ratio(timings, setting, opponent, "eofd")
+            verdicts.append(REPRODUCED if saved >= saving else NOT)
+            lines.append(f"{name}, against {label(opponent)}: {saved:+.0%} saved ({verdicts[-1]})")
+    return Finding("C32", paper, lines, _together(verdicts), [run])
+
+
+def _choice(runs: list[Run]) -> Finding:
+    lines, verdicts = [], []
+    for run in runs:
+        case = run.record["point"]["case"]
+        final = _final(run, 0)
+        means = final.groupby(["setting", "policy"])["regret"].mean().unstack("policy")
+        for policy in ("eofd", "oful"):
+            shares = means[policy] / means["random"]
+            name = "l=0.75, e=0.75"
+            rank = int((shares < shares[name]).sum()) + 1
+            verdicts.append(REPRODUCED if rank <= max(len(shares) // 10, 1) else NOT)
+            lines.append(
+                f"{case}, {label(policy)}: rank {rank} of {len(shares)} by regret ({shares[name]:.0%} of "
+                f"random play; the best pair has {shares.min():.0%}) ({verdicts[-1]})"
+            )
+    return Finding(
+        "C34", "(l, e) = (0.75, 0.75) is the choice of the validation runs", lines, _together(verdicts), runs
+    )
+
+
+def _together(verdicts: Sequence[str]) -> str:
+    kinds = set(verdicts)
+    if len(kinds) == 1:
+        return kinds.pop()
+    return CONDITION if REPRODUCED in kinds else UNDECIDED
+
+
+def _one(experiment: str, case: str | None = None) -> Run:
+    runs = [
+        r for r in find_runs(experiment, "paper") if case in (None, r.record.get("point", {}).get("case"))
+    ]
+    if len(runs) != 1:
+        raise FailureError(
+            f"{PAGE} needs exactly one run of {experiment} {case or ''} (profile paper), found {len(runs)}"
+        )
+    return runs[0]
+
+
+def _final(run: Run, study: int) -> pd.DataFrame:
+    """Regret at the end of every trial of one study of a run."""
+    names = [setting["name"] for setting in run.record["study"]["studies"][study]["settings"]]
+    table = run.results[run.results["setting"].isin(names)].astype({"setting": str, "policy": str})
+    return table.groupby(["setting", "policy", "trial"], sort=False)["regret"].sum().reset_index()
+
+
+def _comparisons(run: Run) -> list[tuple[str, pd.DataFrame]]:
+    """The settings in which both algorithms and random play took part, with their regret."""
+    final = _final(run, 0)
+    parts = [
+        (name, part.pivot(index="trial", columns="policy", values="regret"))
+        for name, part in final.groupby("setting", sort=False)
+    ]
+    return [(str(name), part) for name, part in parts if {"eofd", "oful"} <= set(part.columns)]
+
+
+def _relative(table: pd.DataFrame) -> tuple[float, float, float]:
+    """Mean paired difference over OFUL's mean regret, with its interval."""
+    difference = table["eofd"] - table["oful"]
+    mean, low, high = report.interval(difference)
+    scale = float(table["oful"].mean())
+    return mean / scale, low / scale, high / scale
+
+
+def _share_of_random(table: pd.DataFrame) -> float:
+    return float(table["oful"].mean() / table["random"].mean()) if "random" in table else np.nan
+
+
+def _title(run: Run) -> str:
+    point = run.record.get("point") or {}
+    ending = f" ({', '.join(map(str, point.values()))})" if point else ""
+    return str(run.record["experiment"]).replace("_", " ").capitalize() + ending
+
+
+def _said(run: Run) -> list[str]:
+    """The sentences that the executed notebook printed under "What was found"."""
+    import nbformat
+
+    notebook = nbformat.read(_notebook(run), as_version=4)  # type: ignore[no-untyped-call]
+    outputs = [o for cell in notebook.cells for o in cell.get("outputs", []) if o.output_type == "stream"]
+    return [line for output in outputs for line in output.text.splitlines() if line.startswith("- ")]
+
+
+def _notebook(run: Run) -> Path:
+    (path,) = run.path.glob("*.ipynb")
+    return path
+
+
+def _link(run: Run) -> str:
+    place: str = _notebook(run).relative_to(paths.project_root()).as_posix()
+    name = ", ".join([str(run.record["experiment"]), *map(str, (run.record.get("point") or {}).values())])
+    return f"[{name}]({place})"
+
+
+def write(check: bool = False) -> None:
+    """Write RESULTS.md, or check that it is what the runs give.
+
+    Raises
+    ------
+    FailureError
+        If a run is missing, or the page differs under `check`.
+    """
+    path = paths.project_root() / PAGE
+    text = page()
+    if check and (not path.is_file() or path.read_text(encoding="utf-8") != text):
+        raise FailureError(f"{PAGE} is not what the committed runs give: `mlogb results` makes it")
+    if not check:
+        paths.write_atomically(path, text)
