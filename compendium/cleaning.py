@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shutil
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from compendium import journal, paths
-from compendium.runs import PARTIAL, find_runs, is_running
+from compendium import journal, paths, runs
 
 
 class Leftover(NamedTuple):
@@ -28,16 +28,24 @@ class Leftover(NamedTuple):
 
 def leftovers() -> list[Leftover]:
     """Trials that neither a finished run nor an unfinished batch refers to, and files of dead processes."""
-    studies = [one for run in find_runs() for one in run.record["study"]["studies"]]
-    needed = {key for one in studies for key in one.get("trials", [])}
-    for state in journal.states():
-        needed |= journal.trials_of(state)
+    # Batches are read before runs: one that ends in between is then in both, and not in neither.
+    batches = journal.states()
+    finished = runs.find_runs()
+    needed = {key for state in batches for key in state.trials}
+    needed |= {
+        key
+        for run in finished
+        for one in run.record["study"].get("studies", [])
+        for key in one.get("trials", [])
+    }
+    complete = {(run.record["experiment"], run.path.name) for run in finished}
     found = [path for path in paths.trials_folder().glob("*.parquet") if path.stem not in needed]
-    found += [path for path in paths.runs_folder().rglob(".*.tmp") if not _has_owner(path)]
-    found += [path for path in paths.figures_folder().rglob(".*.tmp") if not _has_owner(path)]
-    found += [path for path in paths.runs_folder().glob(f"*/{PARTIAL}*") if not _has_owner(path)]
-    finished = {(run.record["experiment"], run.path.name) for run in find_runs()}
-    found += [s.path for s in journal.states() if not s.running and (s.experiment, s.run) in finished]
+    for folder in (paths.runs_folder(), paths.figures_folder()):
+        found += [path for path in folder.rglob(".*.tmp") if _is_old(path)]
+    for folder in paths.runs_folder().glob("*/"):
+        found += [path for path in runs.abandoned(folder) if not runs.is_only_copy(path)]
+    found += [one.path for one in batches if not one.running and (one.experiment, one.run) in complete]
+    found += [path for path in journal.unreadable() if _is_old(path)]
     return [Leftover(path, _size(path)) for path in sorted(set(found))]
 
 
@@ -50,12 +58,16 @@ def remove(items: list[Leftover]) -> None:
             item.path.unlink(missing_ok=True)
 
 
-def _has_owner(path: Path) -> bool:
-    """Whether the process whose number is in the name still runs."""
-    numbers = re.findall(r"(?<=[.-])(\d+)(?=[.-]|$)", path.name)
-    return any(is_running(int(number)) for number in numbers)
+def _is_old(path: Path) -> bool:
+    """Whether nobody wrote to a file for longer than writing it takes, on whatever machine."""
+    with suppress(OSError):
+        return time.time() - path.stat().st_mtime > journal.STALE
+    return False
 
 
 def _size(path: Path) -> int:
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    return sum(file.stat().st_size for file in files)
+    size = 0
+    for file in [path] if path.is_file() else path.rglob("*"):
+        with suppress(OSError):  # it may go in the meantime
+            size += file.stat().st_size if file.is_file() else 0
+    return size

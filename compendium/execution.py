@@ -8,21 +8,26 @@ the others with it.
 
 from __future__ import annotations
 
+import logging
 import os
+import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import joblib
 import pandas as pd
 from joblib.externals.loky.process_executor import TerminatedWorkerError
+from threadpoolctl import threadpool_limits
 
 from compendium import journal, plan, progress, trials
 from compendium.trials import TrialSpec
 
 _SHOWN = 5  # failures that a message lists
+_CONNECT, _PATIENCE, _POLL = 20.0, 60.0, 0.05  # seconds to reach a scheduler, to wait for workers, to look
 
 
 class TrialsFailedError(RuntimeError):
@@ -119,33 +124,41 @@ def obtain(experiment: str, specs: Sequence[TrialSpec], folder: Path, orders: Or
     """
     journal.note(spec.key for spec in specs)
     missing = [spec for spec in specs if not trials.is_stored(spec, folder)]
-    plan.announce(specs, missing, folder, orders.jobs)
+    wanted = missing
+    if orders.shard is not None:
+        number, count = orders.shard
+        absent = {spec.key for spec in missing}
+        wanted = [spec for spec in specs[number - 1 :: count] if spec.key in absent]
+    remote = orders.cluster is not None
+    plan.announce(specs, len(specs) - len(missing), wanted, folder, orders.jobs, remote)
     if orders.plan_only:
         raise progress.stopped("nothing was computed: this was the plan only")
     with progress.shown(experiment) as variables, _environment(variables):
-        progress.announce(sum(spec.n_rounds for spec in specs), len(specs))
+        first = specs if orders.shard is None else wanted
+        progress.announce(sum(spec.n_rounds for spec in first), len(first))
         if orders.shard is not None:
-            _compute_shard(specs, missing, folder, orders.shard, orders.jobs, variables)
-        if orders.cluster is not None and missing:
+            _compute_shard(specs, wanted, folder, orders, variables)
+            progress.announce(
+                sum(spec.n_rounds for spec in specs) - sum(spec.n_rounds for spec in wanted),
+                len(specs) - len(wanted),
+            )
+        elif orders.cluster is not None and missing:
             _compute_on_cluster(missing, folder, orders.cluster)
         return _run(specs, folder, orders.jobs, variables)
 
 
 def _compute_shard(
     specs: Sequence[TrialSpec],
-    missing: Sequence[TrialSpec],
+    own: Sequence[TrialSpec],
     folder: Path,
-    shard: tuple[int, int],
-    jobs: int,
+    orders: Orders,
     variables: Mapping[str, str],
 ) -> None:
     """Compute this shard's part of the trials, and stop unless the others are there already."""
-    number, count = shard
-    keys = {spec.key for spec in missing}
-    own = [spec for spec in specs[number - 1 :: count] if spec.key in keys]
-    _run(own, folder, jobs, variables)
+    _run(own, folder, orders.jobs, variables)
     left = sum(not trials.is_stored(spec, folder) for spec in specs)
-    if left:
+    if left and orders.shard:
+        number, count = orders.shard
         raise progress.stopped(
             f"shard {number}/{count} is done: {len(own)} trials computed, {left} of {len(specs)} are left to "
             "other shards; when they are done, run again (with the same shards if another study follows)"
@@ -155,50 +168,99 @@ def _compute_shard(
 def _compute_on_cluster(missing: Sequence[TrialSpec], folder: Path, address: str) -> None:
     """Compute trials on the workers of a Dask scheduler; this process stores each as it arrives."""
     try:
-        from dask.distributed import Client
+        from dask.distributed import Client, as_completed
     except ImportError:
         raise ImportError("--cluster needs Dask: pip install .[cluster]") from None
-    with Client(address, timeout=20) as client:  # type: ignore[no-untyped-call]
-        _check_workers(client)
-        with joblib.parallel_config(backend="dask", wait_for_workers_timeout=60):
-            work = joblib.Parallel(n_jobs=-1, return_as="generator_unordered")(
-                joblib.delayed(_caught)(_compute, spec) for spec in missing
-            )
-            failures = []
-            for spec, result in work:
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what fails is said once, below
+    failures = []
+    with warnings.catch_warnings():
+        # Outputs are compared, and what Dask remarks about versions and sizes differs between clusters.
+        warnings.simplefilter("ignore")
+        try:
+            client = Client(address, timeout=_CONNECT)  # type: ignore[no-untyped-call]
+        except (OSError, ValueError) as error:
+            raise TrialsFailedError(f"no Dask scheduler answers at {address}: {error}") from None
+        with client:
+            try:
+                client.wait_for_workers(1, timeout=_PATIENCE)
+            except TimeoutError:
+                raise TrialsFailedError(f"the cluster at {address} has no workers") from None
+            futures = {client.submit(_caught, _compute, spec, spec.key, pure=False): spec for spec in missing}
+            arriving = as_completed(futures)  # type: ignore[no-untyped-call]
+            for future in _while_there_are_workers(client, arriving, len(futures)):
+                spec = futures[future]
+                _, result = (
+                    future.result() if future.status == "finished" else _caught(_lost_with, spec, future)
+                )
+                if not isinstance(result, str):
+                    _, result = _caught(_stored, spec, result, folder)
                 if isinstance(result, str):
                     failures.append(result)
-                else:
-                    trials.store(spec, result, folder)
-                    progress.finish(spec.key, spec.n_rounds)
+                future.release()
     _raise_if(failures, len(missing))
 
 
-def _check_workers(client: Any) -> None:
-    """Every worker must have the same sources of the library, or its results are others."""
-    own = trials.library_digest()
-    others = sorted(name for name, digest in client.run(trials.library_digest).items() if digest != own)
-    if others:
-        raise RuntimeError(
-            f"{len(others)} workers of the cluster have another version of the library than this process: "
-            "install the same checkout there and start them again"
-        )
+def _while_there_are_workers(client: Any, arriving: Any, number: int) -> Iterator[Any]:
+    """The futures as they are done, or an error when nobody works on them any more."""
+    seen = time.monotonic()
+    while number:
+        if arriving.has_ready():
+            yield next(arriving)
+            number, seen = number - 1, time.monotonic()
+            continue
+        time.sleep(_POLL)
+        if client.status != "running":
+            raise TrialsFailedError(
+                f"the Dask scheduler is gone, {number} trials are missing; what had arrived is stored"
+            )
+        if time.monotonic() - seen > _PATIENCE:
+            if not client.scheduler_info(n_workers=-1)["workers"]:
+                raise TrialsFailedError(
+                    f"the cluster lost its workers, {number} trials are missing; what had arrived is stored"
+                )
+            seen = time.monotonic()
+
+
+def _lost_with(spec: TrialSpec, future: Any) -> pd.DataFrame:
+    """Say what became of a trial that a worker did not even start, or that took its worker with it."""
+    if future.status == "error":
+        raise future.exception()
+    raise RuntimeError("the cluster gave it up")
+
+
+def _stored(spec: TrialSpec, frame: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    trials.store(spec, frame, folder)
+    progress.finish(spec.key, spec.n_rounds)
+    return frame
 
 
 def _run(
     specs: Sequence[TrialSpec], folder: Path, jobs: int, variables: Mapping[str, str]
 ) -> list[pd.DataFrame]:
     """Load or compute trials with worker processes of this machine."""
-    work = (joblib.delayed(_caught)(_obtain, spec, folder, dict(variables)) for spec in specs)
-    try:
-        results = [result for _, result in joblib.Parallel(n_jobs=jobs)(work)]
-    except TerminatedWorkerError as error:
-        raise TrialsFailedError(
-            "a worker process was killed, perhaps for want of memory; what was finished is stored, and the "
-            "next run goes on from there (fewer jobs need less memory)"
-        ) from error
+    work = [joblib.delayed(_caught)(_obtain, spec, folder, dict(variables)) for spec in specs]
+    with warnings.catch_warnings():
+        # An idle worker that leaves is no news, and would be some in the outputs of a notebook.
+        warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")
+        try:
+            results = [result for _, result in joblib.Parallel(n_jobs=jobs)(work)]
+        except TerminatedWorkerError:
+            progress.say("a worker process was killed; the trials that are left are computed one at a time")
+            results = [_alone(spec, task, folder, variables) for spec, task in zip(specs, work, strict=True)]
     _raise_if([result for result in results if isinstance(result, str)], len(specs))
     return results
+
+
+def _alone(spec: TrialSpec, task: Any, folder: Path, variables: Mapping[str, str]) -> pd.DataFrame | str:
+    """A trial with no other beside it, in a process of its own: it may be the one that kills its worker."""
+    if trials.is_stored(spec, folder):
+        return _caught(_obtain, spec, folder, variables)[1]
+    try:
+        # Two, since one would be this process.
+        [(_, result)] = joblib.Parallel(n_jobs=2)([task])
+    except TerminatedWorkerError:
+        return f"{_named(spec)}: a worker process was killed, perhaps for want of memory"
+    return cast("pd.DataFrame | str", result)
 
 
 def _caught(
@@ -209,7 +271,11 @@ def _caught(
         return spec, function(spec, *arguments)
     except Exception as error:
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
-        return spec, f"{spec.setting.name}, trial {spec.trial}: {type(error).__name__}: {reason}"
+        return spec, f"{_named(spec)}: {type(error).__name__}: {' '.join(reason.split())}"
+
+
+def _named(spec: TrialSpec) -> str:
+    return f"{spec.setting.name}, trial {spec.trial}"
 
 
 def _raise_if(failures: Sequence[str], number: int) -> None:
@@ -223,20 +289,52 @@ def _raise_if(failures: Sequence[str], number: int) -> None:
         raise TrialsFailedError("\n  ".join(lines))
 
 
-def _compute(spec: TrialSpec) -> pd.DataFrame:
-    """Compute a trial on a worker that shares no folder with this process."""
+def _compute(spec: TrialSpec, key: str) -> pd.DataFrame:
+    """Compute a trial on a worker that shares no folder with this process.
+
+    The address is that of the process that asked: it holds the sources of the library and the data.
+    """
+    # For good: threads of one worker would take turns in setting the limit and lifting it.
+    threadpool_limits(limits=1)
+    if spec.key != key:
+        raise RuntimeError(
+            "the worker has another version of the library, or other data, than the process that asked; "
+            "install the same checkout there and start it again"
+        )
     return spec.compute()
 
 
 def _obtain(spec: TrialSpec, folder: Path, variables: Mapping[str, str]) -> pd.DataFrame:
     """Load a trial, or compute and store it; runs in a worker process."""
-    with _environment(variables):
+    with _environment(variables), _warnings_to_the_watcher():
         frame = trials.load(spec, folder)
         if frame is None:
             frame = spec.compute(progress.counter(spec.key))
             trials.store(spec, frame, folder)
         progress.finish(spec.key, spec.n_rounds)
     return frame
+
+
+class _Watcher(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        progress.say(record.getMessage())
+
+
+@contextmanager
+def _warnings_to_the_watcher() -> Iterator[None]:
+    """Say that a stored trial is bad to the batch: in the notebook it would differ from run to run."""
+    log = logging.getLogger(trials.__name__)
+    if not progress.watched():
+        yield
+        return
+    watcher, before = _Watcher(), log.propagate
+    log.addHandler(watcher)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(watcher)
+        log.propagate = before
 
 
 @contextmanager

@@ -2,23 +2,29 @@
 
 A batch writes a small file beside the runs when it starts, its studies add the addresses of their
 trials, and it goes away when the run is complete. What is left belongs to a batch under way, or to
-one that was stopped.
+one that was stopped. Machines may share the folder: a number of a process says nothing on another
+machine, and little on the same one a week later, so a batch touches its journal while it lives.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
+import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from compendium import paths
 
 VARIABLE = "MLOGB_JOURNAL"
+#: Seconds without a sign of life after which a batch is taken for dead, and how often it gives one.
+STALE, _BEAT = 600.0, 20.0
 
 
 class State(NamedTuple):
@@ -29,9 +35,11 @@ class State(NamedTuple):
     experiment, profile, run : str
         What it is.
     running : bool
-        Whether its process is alive on this machine.
-    done, total : int
-        Trials that are stored, and those that are known to be needed.
+        Whether its process is alive.
+    trials : frozenset of str
+        Addresses of the trials that are known to be needed.
+    done : int
+        How many of them are stored.
     started : str
         When.
     path : Path
@@ -42,8 +50,8 @@ class State(NamedTuple):
     profile: str
     run: str
     running: bool
+    trials: frozenset[str]
     done: int
-    total: int
     started: str
     path: Path
 
@@ -53,29 +61,55 @@ def folder() -> Path:
     return paths.runs_folder() / ".batches"
 
 
+def owner() -> str:
+    """What names this process on this machine; a hash stands for the machine, whose name is private."""
+    return f"{_machine()}-{os.getpid()}"
+
+
+def path_of(experiment: str, run: str, whose: str) -> Path:
+    """The journal of a batch, running or not."""
+    return folder() / f"{experiment}-{run}-{whose}.json"
+
+
 @contextmanager
-def kept(experiment: str, profile: str, run: str) -> Iterator[dict[str, str]]:
+def kept(experiment: str, profile: str, run: str, plan_only: bool = False) -> Iterator[dict[str, str]]:
     """Keep a journal while the block runs; it is removed only if the block ends well.
 
-    Yields the environment that the batch's kernel needs.
+    Yields the environment that the batch's kernel needs. A batch that is only planned leaves no
+    journal and touches no other: there is nothing to go on with.
     """
-    for old in states():
-        if old.run == run and old.experiment == experiment and not old.running:
-            old.path.unlink(missing_ok=True)
-    path = folder() / f"{experiment}-{run}-{os.getpid()}.json"
-    started = datetime.now(UTC).isoformat(timespec="seconds")
+    path = path_of(experiment, run, owner())
+    before = [state for state in states() if (state.experiment, state.run) == (experiment, run)]
     entry = {
         "experiment": experiment,
         "profile": profile,
         "run": run,
-        "pid": os.getpid(),
-        "host": socket.gethostname(),
-        "started": started,
-        "trials": [],
+        "owner": owner(),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        # Those of a stopped batch before it are needed all the while, not only when the study says so.
+        "trials": sorted(frozenset().union(*(state.trials for state in before))),
+        "ended": False,
     }
     paths.write_atomically(path, json.dumps(entry))
-    yield {VARIABLE: str(path)}
+    if not plan_only:
+        _forget(experiment, run, without=path)
+    ended = threading.Event()
+    beating = threading.Thread(target=_beat, args=(path, ended), daemon=True)
+    beating.start()
+    try:
+        yield {VARIABLE: str(path)}
+    except BaseException:
+        with suppress(OSError, ValueError):  # what stopped the batch is what has to be said
+            if plan_only:
+                path.unlink(missing_ok=True)
+            entry = json.loads(path.read_text(encoding="utf-8")) | {"ended": True}
+            paths.write_atomically(path, json.dumps(entry))
+        raise
+    finally:
+        ended.set()
+        beating.join()
     path.unlink(missing_ok=True)
+    _forget(experiment, run)
 
 
 def note(keys: Iterable[str]) -> None:
@@ -90,37 +124,63 @@ def note(keys: Iterable[str]) -> None:
 def states() -> list[State]:
     """The batches that are under way or were stopped, oldest first."""
     found = []
-    for path in sorted(folder().glob("*.json")):
+    for path in folder().glob("*.json"):
         with suppress(OSError, ValueError, KeyError, TypeError):
             entry = json.loads(path.read_text(encoding="utf-8"))
-            done = sum((paths.trials_folder() / f"{key}.parquet").is_file() for key in entry["trials"])
+            trials = frozenset(entry["trials"])
+            done = sum((paths.trials_folder() / f"{key}.parquet").is_file() for key in trials)
             found.append(
                 State(
-                    experiment=entry["experiment"],
-                    profile=entry["profile"],
-                    run=entry["run"],
-                    running=_is_alive(entry),
+                    experiment=str(entry["experiment"]),
+                    profile=str(entry["profile"]),
+                    run=str(entry["run"]),
+                    running=not entry["ended"] and is_alive(entry["owner"], path),
+                    trials=trials,
                     done=done,
-                    total=len(entry["trials"]),
-                    started=entry["started"],
+                    started=str(entry["started"]),
                     path=path,
                 )
             )
-    return sorted(found, key=lambda state: state.started)
+    return sorted(found, key=lambda state: (state.started, state.path))
 
 
-def trials_of(state: State) -> set[str]:
-    """The addresses of the trials that a batch needs."""
-    return set(json.loads(state.path.read_text(encoding="utf-8"))["trials"])
+def unreadable() -> list[Path]:
+    """The journals that say nothing."""
+    known = {state.path for state in states()}
+    return [path for path in folder().glob("*.json") if path not in known]
 
 
-def _is_alive(entry: dict[str, Any]) -> bool:
-    """Whether the batch runs; of another machine nothing is known, so it counts as running."""
-    if entry["host"] != socket.gethostname():
-        return True
+def is_alive(whose: str, path: Path) -> bool:
+    """Whether the process that is named so lives and keeps this journal."""
+    machine, _, number = whose.rpartition("-")
     try:
-        os.kill(int(entry["pid"]), 0)
-    except ProcessLookupError:
+        fresh = time.time() - path.stat().st_mtime < STALE
+    except OSError:
+        return False
+    return fresh and (machine != _machine() or _is_running(int(number)))
+
+
+def _forget(experiment: str, run: str, without: Path | None = None) -> None:
+    """Remove the journals of batches of this run that ended, shards for example."""
+    for state in states():
+        if (state.experiment, state.run) == (experiment, run) and not state.running and state.path != without:
+            state.path.unlink(missing_ok=True)
+
+
+def _beat(path: Path, ended: threading.Event) -> None:
+    while not ended.wait(_BEAT):
+        with suppress(OSError):
+            os.utime(path)
+
+
+def _machine() -> str:
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         pass

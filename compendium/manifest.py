@@ -11,13 +11,15 @@ from __future__ import annotations
 import ast
 import itertools
 import json
+import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from compendium import paths
 from compendium.paths import UsageError
@@ -26,6 +28,7 @@ CUSTOM = "custom"  # the name of runs with overrides, so no profile may have it
 Parameters = dict[str, Any]
 _T = TypeVar("_T")
 
+_MERGE = "tag:yaml.org,2002:merge"
 _LOCAL_PATH = re.compile(r'"(/|~|[A-Za-z]:\\)')
 
 
@@ -36,7 +39,7 @@ def _folder_name(name: str) -> str:
 
 
 def _distinct(values: list[Any]) -> list[Any]:
-    texts = [json.dumps(value, sort_keys=True) for value in values]
+    texts = [json.dumps(value, sort_keys=True, default=str) for value in values]
     if len(set(texts)) != len(texts):
         raise ValueError(f"the values of a grid must differ, got {values}")
     return values
@@ -56,6 +59,13 @@ class Experiment(BaseModel):
     grid: dict[str, Annotated[list[Any], Field(min_length=1), AfterValidator(_distinct)]] = {}
     profiles: Annotated[dict[Name, Parameters], Field(min_length=1)]
 
+    @model_validator(mode="after")
+    def _one_place_for_a_parameter(self) -> Self:
+        for place, names in {"parameters": self.parameters, **self.profiles}.items():
+            if both := sorted(set(names) & set(self.grid)):
+                raise ValueError(f"{', '.join(both)} cannot be both in the grid and in {place}")
+        return self
+
     @property
     def source(self) -> Path:
         """Absolute path of the notebook's text, which need not exist."""
@@ -74,6 +84,19 @@ class Manifest(BaseModel):
         return _pick(self.experiments, name, "experiment")
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML that says a key twice is a mistake; the plain loader takes the last one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != _MERGE]
+        for place, key in enumerate(keys):
+            if key in keys[:place]:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key!r} is there twice", node.value[place][0].start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
 def load_manifest(path: Path | None = None) -> Manifest:
     """Read and validate the manifest.
 
@@ -89,7 +112,7 @@ def load_manifest(path: Path | None = None) -> Manifest:
     """
     path = path or paths.manifest_file()
     try:
-        return Manifest.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        return Manifest.model_validate(yaml.load(path.read_text(encoding="utf-8"), _Loader))
     except FileNotFoundError:
         raise UsageError(f"{path.name} not found in {path.parent}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -198,27 +221,27 @@ def resolve(experiment: Experiment, profile: str, overrides: Mapping[str, Any]) 
 
 def _fit(name: str, default: Any, value: Any) -> Any:
     """Return the value in the type of the default, or say why it does not fit."""
-    if isinstance(default, float) and not isinstance(value, bool):
+    if isinstance(default, float) and isinstance(value, int | float | str) and not isinstance(value, bool):
         # YAML 1.1 reads 1e-3 as text and 1 as an integer; the notebook means numbers.
-        if isinstance(value, int | float):
-            return float(value)
-        if isinstance(value, str):
-            try:
-                return float(value)
-            except ValueError:
-                pass
+        with suppress(ValueError, OverflowError):
+            if math.isfinite(number := float(value)):
+                return number
     wanted = list if isinstance(default, tuple) else type(default)
     if default is not None and type(value) is not wanted:
         raise UsageError(
             f"parameter {name} must be {wanted.__name__} (its default is {default!r}), "
             f"got {value!r} ({type(value).__name__})"
         )
+    if isinstance(default, list | tuple) and default and not value:
+        raise UsageError(f"parameter {name} must not be empty (its default is {default!r})")
     if isinstance(default, list) and default and all(isinstance(item, float) for item in default):
         return [_fit(f"{name}[{i}]", default[0], item) for i, item in enumerate(value)]
     try:
-        json.dumps(value)
-    except TypeError:
-        raise UsageError(f"parameter {name} must be made of plain values, got {value!r}") from None
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"parameter {name} must be made of plain values (no date, nan or infinity), got {value!r}"
+        ) from None
     return value
 
 

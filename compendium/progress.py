@@ -25,6 +25,7 @@ VARIABLE = "MLOGB_PROGRESS"
 _TOTAL, _TRIALS = "total", "trials"
 _DONE, _SAID, _STOPPED = "done-", "said-", "stopped"
 _INTERVAL = 0.5
+_LINE_INTERVAL = 60.0
 
 
 class Stopped(Exception):  # noqa: N818 - not a failure
@@ -129,10 +130,11 @@ def shown(description: str, batch: bool = False) -> Iterator[dict[str, str]]:
     """Show a bar on a terminal while the block runs; yields the environment that its workers need.
 
     Inside a watched process (a kernel of a batch) nothing is shown and the yielded mapping is empty.
-    Where standard error is no terminal there is no bar; a batch still shows what its studies say.
+    Where standard error is no terminal there is no bar; a batch still shows what its studies say, and
+    now and then a line for the log of a job.
     """
     terminal = sys.stderr.isatty()
-    if os.environ.get(VARIABLE) or not (terminal or batch):
+    if not batch and (os.environ.get(VARIABLE) or not terminal):
         yield {}
         return
     from rich.console import Console
@@ -156,9 +158,15 @@ def shown(description: str, batch: bool = False) -> Iterator[dict[str, str]]:
         ended = threading.Event()
 
         def poll() -> None:
+            lined, before = time.monotonic(), read(folder)
             while not ended.wait(_INTERVAL):
                 _show_said(folder, console)
                 now = read(folder)
+                since = time.monotonic() - lined
+                if not terminal and since >= _LINE_INTERVAL:
+                    if now.total_trials:
+                        console.print(_line(now, now.rounds - before.rounds, since), markup=False)
+                    lined, before = time.monotonic(), now
                 of = f"{now.trials} of {now.total_trials}"
                 bar.update(task, completed=now.rounds, total=now.total_rounds or None, trials=of)
 
@@ -171,6 +179,26 @@ def shown(description: str, batch: bool = False) -> Iterator[dict[str, str]]:
                 ended.set()
                 watcher.join()
                 _show_said(folder, console)
+
+
+def _line(now: Progress, rounds: int, seconds: float) -> str:
+    """How far a batch is, in words, at the pace of its last rounds."""
+    done = f"{now.trials} of {now.total_trials} trials done"
+    if not rounds:
+        return done
+    left = seconds / rounds * max(now.total_rounds - now.rounds, 0)
+    return f"{done}, about {duration(left)} left"
+
+
+def duration(seconds: float) -> str:
+    """A time in words.
+
+    >>> duration(12.3), duration(400), duration(9000)
+    ('12 s', '7 min', '2.5 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def _show_said(folder: Path, console: Console) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "check_executed", "execute", "figures_of", "find_runs", "load_run", "problems"]
 
-PARTIAL = ".partial-"
+PARTIAL, _ASIDE = ".partial-", "-old"
 REQUIRED = ("results.parquet", "study.json")
 #: What a record must have to be one, with the types that the code relies on.
 RECORD_ENTRIES: dict[str, type] = {
@@ -99,7 +99,6 @@ def execute(
         Execute a run that is there already once more and put the new one in its place.
     orders : Orders, optional
         How trials are obtained: a shard, a cluster, the plan only. By default by `jobs` workers here.
-
     point : mapping, optional
         A point of the experiment's grid, as `manifest.expand` gives it.
 
@@ -132,31 +131,35 @@ def execute(
         raise UsageError(str(error)) from None
     identity = json.dumps([experiment, parameters, source, digest, data], sort_keys=True)
     final = paths.runs_folder() / experiment / f"{kind}-{provenance.sha256(identity)[:8]}"
-    _sweep(final.parent)
-    if not fresh and final.is_dir() and not problems(final):
-        run = replace(load_run(final), reused=True)
-    else:
-        partial = final.with_name(f"{PARTIAL}{final.name}-{os.getpid()}")
-        record = {
-            "experiment": experiment,
-            "profile": profile,
-            "point": point,
-            "overrides": {name: parameters[name] for name in overrides},
-            "parameters": parameters,
-            "run": final.name,
-            "notebook": f"{chosen.notebook}.md",
-            "notebook_sha256": provenance.sha256(source),
-            "code_digest": digest,
-        }
-        with _removed_on_interrupt(partial), journal.kept(experiment, kind, final.name) as noted:
-            record = _attempt(chosen, partial, record, orders, noted)
-            with paths.locked(paths.runs_folder()):
-                _put_in_place(partial, final)
-        run = Run(final, record)
     local = profile != "paper" or bool(overrides)
-    with paths.locked(paths.runs_folder()):
+
+    def publish(run: Run) -> Run:
         provenance.publish_figures(final / "figures", paths.figures_folder(local), run.name, run.record)
-    return run
+        return run
+
+    with paths.locked(paths.runs_folder()):
+        sweep(final.parent)
+        if not fresh and final.is_dir() and not problems(final):
+            return publish(replace(load_run(final), reused=True))
+    partial = final.with_name(f"{PARTIAL}{final.name}-{journal.owner()}")
+    record = {
+        "experiment": experiment,
+        "profile": profile,
+        "point": point,
+        "overrides": {name: parameters[name] for name in overrides},
+        "parameters": parameters,
+        "run": final.name,
+        "notebook": f"{chosen.notebook}.md",
+        "notebook_sha256": provenance.sha256(source),
+        "code_digest": digest,
+    }
+    journalled = journal.kept(experiment, kind, final.name, plan_only=orders.plan_only)
+    with _removed_on_interrupt(partial), journalled as noted:
+        record = _attempt(chosen, partial, record, orders, noted)
+        # One lock for both: another batch of this run may end now, and pictures have one record.
+        with paths.locked(paths.runs_folder()):
+            _put_in_place(partial, final)
+            return publish(Run(final, record))
 
 
 def load_run(path: Path) -> Run:
@@ -215,14 +218,14 @@ def problems(path: Path) -> list[str]:
         files = load_run(path).record["files"]
     except UsageError:
         return ["record.json is missing or cannot be read"]
-    sums = provenance.read_checksums(path)
     missing = [name for name in {**dict.fromkeys(REQUIRED), **files} if not (path / name).is_file()]
     changed = [
         name for name in files if name not in missing and provenance.sha256(path / name) != files[name]
     ]
-    if sums.pop("record.json", None) != provenance.sha256(path / "record.json"):
+    sums = provenance.read_checksums(path)
+    if sums.get("record.json") != provenance.sha256(path / "record.json"):
         changed.append("record.json")
-    if sums != files:
+    if not provenance.checksums_are(path, {**files, "record.json": sums.get("record.json", "")}):
         changed.append(provenance.CHECKSUMS)
     found = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
     strangers = found - {*files, "record.json", provenance.CHECKSUMS}
@@ -264,7 +267,7 @@ def _attempt(
         failure = _execute(notebook, output, record["parameters"], experiment.source.parent)
         reason = progress.reason_to_stop(Path(watched[progress.VARIABLE])) if watched else None
     if reason is not None:
-        shutil.rmtree(partial)
+        shutil.rmtree(partial, ignore_errors=True)
         raise progress.Stopped(reason)
     if output.is_file():
         executed = nbformat.read(output, as_version=4)  # type: ignore[no-untyped-call]
@@ -277,6 +280,9 @@ def _attempt(
     failures = failures or [f"the notebook wrote no {n}" for n in REQUIRED if not (partial / n).is_file()]
     if failures:
         raise FailureError("\n".join([*failures, f"as far as it got: {os.path.relpath(output)}"]))
+    if orders.plan_only:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise progress.Stopped("the notebook has no study that could be planned; nothing was kept")
     paths.write_atomically(output, dumps(_without_places(normalise(executed))))
     record |= {
         **provenance.git_state(paths.project_root()),
@@ -327,34 +333,43 @@ def _without_places(notebook: Any) -> Any:
 
 def _put_in_place(partial: Path, final: Path) -> None:
     """Rename a complete run to its final place; a run that is there goes aside first."""
-    aside = partial.with_name(f"{partial.name}-old")
+    aside = partial.with_name(f"{partial.name}{_ASIDE}")
     if final.exists():
         final.rename(aside)
     partial.rename(final)
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _sweep(folder: Path) -> None:
+def sweep(folder: Path) -> None:
     """Remove what ended attempts left of an experiment, and put back a run that was set aside."""
-    for left in sorted(folder.glob(f"{PARTIAL}*")):
-        match = re.fullmatch(rf"{re.escape(PARTIAL)}(.+)-(\d+)(-old)?", left.name)
-        if match is None or is_running(int(match[2])):
-            continue
-        if match[3] and not (folder / match[1]).exists():
-            left.rename(folder / match[1])
+    for left in abandoned(folder):
+        if is_only_copy(left):
+            left.rename(_final_of(left))
         else:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def is_running(pid: int) -> bool:
-    """Whether another process of this number runs."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return pid != os.getpid()
+def is_only_copy(left: Path) -> bool:
+    """Whether this is a run that was set aside for a newer one, which never came to its place."""
+    return left.name.endswith(_ASIDE) and not _final_of(left).exists()
+
+
+def _final_of(left: Path) -> Path:
+    return left.with_name(left.name.removeprefix(PARTIAL).removesuffix(_ASIDE).rsplit("-", 2)[0])
+
+
+def abandoned(folder: Path) -> list[Path]:
+    """What ended attempts left of an experiment; those under way, here or elsewhere, are not in it."""
+    found = []
+    for left in sorted(folder.glob(f"{PARTIAL}*")):
+        match = re.fullmatch(rf"{re.escape(PARTIAL)}(.+)-(\w+-\d+)({_ASIDE})?", left.name)
+        if match is None:
+            continue
+        run, owner = match[1], match[2]
+        own = owner == journal.owner()  # an earlier attempt of this process, or of one that had its number
+        if own or not journal.is_alive(owner, journal.path_of(folder.name, run, owner)):
+            found.append(left)
+    return found
 
 
 @contextmanager

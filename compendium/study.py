@@ -25,6 +25,9 @@ from compendium.trials import Setting, TrialSpec
 
 TABLES = ("results", "timings", "final")
 _FEWEST_ROUNDS = 20  # a median over fewer rounds says nothing
+_COLUMNS_OF_BLOCKS = ["setting", "trial", "round", "policy", "reward", "regret"]
+#: Whole numbers of a round, which a table that is stacked with one without them holds as fractions.
+_WHOLE = {"n_actions": np.int32, "action": np.int32, "outcome": np.int16}
 
 __all__ = ["Results", "Setting", "Study", "publish", "replay"]
 
@@ -247,16 +250,25 @@ def replay(study: Study, folder: Path) -> Results:
         raise ValueError(f"the run in this folder holds no study {study.experiment!r} with these parameters")
     names = [setting.name for setting in study.settings]
 
-    def table(name: str) -> pd.DataFrame:
+    def table(name: str, categorical: bool = True) -> pd.DataFrame:
         whole = pd.read_parquet(folder / f"{name}.parquet")
         part = whole[whole["setting"].isin(names)].reset_index(drop=True)
         for column in ("setting", "policy"):
-            part[column] = pd.Categorical(part[column], categories=list(dict.fromkeys(part[column])))
-        return part.dropna(axis=1, how="all")
+            texts = part[column].astype(str)
+            part[column] = (
+                pd.Categorical(texts, categories=list(dict.fromkeys(texts))) if categorical else texts
+            )
+        return part
 
-    tables = {name: table(name) for name in TABLES}
+    rounds = table("results")
+    if study.block > 1:  # other studies of the run may have more columns, and then these are empty
+        rounds = rounds[_COLUMNS_OF_BLOCKS]
+    rounds = rounds.astype({name: kind for name, kind in _WHOLE.items() if name in rounds.columns})
+    final = table("final", categorical=False)
+    if final.empty:
+        final = pd.DataFrame([], columns=final.columns)
     margins, data = records[0]["smallest_margin"], records[0]["data"]
-    return Results(study, tables["results"], tables["timings"], tables["final"], margins, data)
+    return Results(study, rounds, table("timings"), final, margins, data)
 
 
 def _is_finished_run(folder: Path) -> bool:
@@ -271,8 +283,8 @@ def _in_blocks(frame: pd.DataFrame, study: Study) -> pd.DataFrame:
         return rounds
     last = ((rounds["round"] - 1) // study.block + 1) * study.block
     rounds = rounds.assign(round=last.clip(upper=study.n_rounds).astype(np.int32))
-    keys = ["setting", "trial", "round", "policy"]
-    return rounds.groupby(keys, observed=True, sort=False)[["reward", "regret"]].sum().reset_index()
+    keys, sums = _COLUMNS_OF_BLOCKS[:4], _COLUMNS_OF_BLOCKS[4:]
+    return rounds.groupby(keys, observed=True, sort=False)[sums].sum().reset_index()
 
 
 def _timings(frame: pd.DataFrame, study: Study) -> pd.DataFrame:

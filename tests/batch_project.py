@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -74,3 +77,70 @@ def make_project(root: Path, *cells: str) -> Path:
     text.parent.mkdir()
     text.write_text(HEADER + "".join(cells))
     return text
+
+
+STUDY_HEADER = HEADER[: HEADER.index("n_rounds = 10")] + "n_rounds = 30\nn_trials = 4\nslow = 0.0\n```\n"
+
+#: A notebook of the real kind: a study, a number, a figure and the hand-over.
+REAL_CELLS = (
+    """
+import matplotlib.pyplot as plt
+
+from compendium import figures
+from compendium.problems import Synthetic
+from compendium.study import Setting, Study, publish
+""",
+    """
+problem = Synthetic(dimension=5, rewards=(0.5, 1.0), parameter_norm=2.0, n_actions=(3, 9))
+setting = Setting(
+    name="small", problem=problem, sketch_size=3, regularization=0.5, step_size=1.0, norm_bound=2.0,
+    radius={"kind": "ridge", "scale": 0.05}, policies=("eofd", "random"),
+)
+results = Study(
+    experiment="tiny", settings=[setting, setting.model_copy(update={"name": "large", "sketch_size": 4})],
+    n_rounds=n_rounds, n_trials=n_trials, seed=3,
+).run()
+""",
+    """
+table = results.final_regret.pivot_table(index="policy", columns="setting", values="regret", observed=True)
+print(table.round(4))
+table
+""",
+    """
+figure = figures.regret_curves(results.rounds, {"small": "small", "large": "large"})
+figures.save(figure, "tiny_regret")
+plt.show()
+""",
+    'publish(results, regret=float(table.loc["eofd", "small"]))\n',
+)
+
+REAL_MANIFEST = """
+experiments:
+  tiny:
+    title: A study with a figure
+    notebook: notebooks/tiny
+    profiles:
+      smoke: {n_rounds: 12, n_trials: 2}
+      paper: {n_rounds: 30, n_trials: 4}
+"""
+
+
+def make_real_project(root: Path, *first: str) -> Path:
+    """Write a project whose notebook runs a study, after these cells."""
+    text = make_project(root)
+    (root / "experiments.yml").write_text(REAL_MANIFEST)
+    text.write_text(STUDY_HEADER + "".join(cell(code.strip("\n")) for code in (*first, *REAL_CELLS)))
+    return text
+
+
+def command(*arguments: str) -> list[str]:
+    """The command line in a process of its own."""
+    return [sys.executable, "-c", "from compendium.cli import main; main()", *arguments]
+
+
+def numbers_of(run: Path) -> dict[str, str]:
+    """What a run says, without what is measured or names the moment: digests by file."""
+    found = {name: (run / name).read_bytes() for name in ("results.parquet", "final.parquet", "study.json")}
+    notebook = json.loads((run / "tiny.ipynb").read_text())
+    found["tiny.ipynb"] = json.dumps(notebook, sort_keys=True).encode()
+    return {name: hashlib.sha256(content).hexdigest() for name, content in found.items()}
