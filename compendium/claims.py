@@ -27,6 +27,8 @@ from compendium.paths import UsageError
 VERIFIED, CORRECTED, REFUTED, NOT_CHECKED = "verified", "corrected", "refuted", "not checked"
 STATUSES = (VERIFIED, CORRECTED, REFUTED, NOT_CHECKED)
 
+RESULTS = "RESULTS"  # the page of the recorded runs, whose evidence counts as a notebook's
+
 _REACHED = re.compile(r"at least ([\d.]+) % of it reached")
 _SHARE = re.compile(r"largest found (\d+) % of it")
 _ERRATUM = re.compile(rf"^### .*\(({CLAIM}(?:, {CLAIM})*)[,)]", re.MULTILINE)
@@ -227,7 +229,7 @@ def load_registry(root: Path | None = None) -> Registry:
     except ValidationError as error:
         lines = [f"  {'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
         raise UsageError("\n".join([f"{path.name} is not a valid registry:", *lines])) from None
-    return Registry(file.claims, file.labels, list(_read_evidence(root / "notebooks")))
+    return Registry(file.claims, file.labels, [*_read_evidence(root / "notebooks"), *_read_results(root)])
 
 
 def problems(registry: Registry, root: Path | None = None) -> list[str]:
@@ -266,11 +268,12 @@ def _problems_of(registry: Registry, claim: Claim, root: Path) -> Iterable[str]:
         yield f"{claim.id}: no evidence, and no reason why it is not checked"
     if claim.reason is not None and status != NOT_CHECKED:
         yield f"{claim.id}: a reason why it is not checked, but there is evidence"
-    if (claim.corrected is None) == (status == CORRECTED):
+    experiment = claim.kind == "experiment"  # what holds instead is on the page of the results
+    if (claim.corrected is None) == (status == CORRECTED) and not experiment:
         yield f"{claim.id}: {status}, " + (
             "but no corrected statement" if status == CORRECTED else "but corrected"
         )
-    if registry.evidence(claim, "holds") and not registry.evidence(claim, "caught"):
+    if registry.evidence(claim, "holds") and not registry.evidence(claim, "caught") and not experiment:
         yield f"{claim.id}: no wrong variant was caught, so nothing shows that the check can fail"
     yield from (
         f"{claim.id}: depends on {name}, which has no entry"
@@ -287,7 +290,7 @@ def _place_problems(registry: Registry, claim: Claim, root: Path) -> Iterable[st
         yield f"{claim.id}: evidence, but no notebook"
         return
     name, _, anchor = claim.notebook.partition("#")
-    source = root / "notebooks" / f"{name}.md"
+    source = root / f"{RESULTS}.md" if name == RESULTS else root / "notebooks" / f"{name}.md"
     if not source.is_file():
         yield f"{claim.id}: the notebook {name} does not exist"
     elif anchor not in headings(source.read_text(encoding="utf-8")):
@@ -300,7 +303,11 @@ def _errata_problems(registry: Registry, root: Path) -> list[str]:
     path = root / "ERRATA.md"
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     listed = {name for match in _ERRATUM.finditer(text) for name in match[1].split(", ")}
-    wrong = {claim.id for claim in registry.claims if registry.status(claim) in (CORRECTED, REFUTED)}
+    wrong = {
+        claim.id
+        for claim in registry.claims
+        if registry.status(claim) in (CORRECTED, REFUTED) and claim.kind != "experiment"
+    }
     return [
         f"{name}: {registry.status(registry.by_id[name])}, but ERRATA.md has no section on it"
         for name in sorted(wrong - listed)
@@ -334,6 +341,13 @@ def _read_evidence(folder: Path) -> Iterable[Found]:
             for output in cell.get("outputs", []):
                 if output.output_type == "stream" and output.name == "stdout":
                     yield from (Found(line, name) for line in parse(output.text))
+
+
+def _read_results(root: Path) -> Iterable[Found]:
+    """What the recorded runs say about the paper's experiments."""
+    page = root / f"{RESULTS}.md"
+    if page.is_file():
+        yield from (Found(line, RESULTS) for line in parse(page.read_text(encoding="utf-8")))
 
 
 def _test_exists(root: Path, test: str) -> bool:

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from compendium import paths
-from compendium.claims import CORRECTED, NOT_CHECKED, REFUTED, STATUSES, VERIFIED, Claim, Registry
+from compendium.claims import CORRECTED, NOT_CHECKED, REFUTED, RESULTS, STATUSES, VERIFIED, Claim, Registry
 from compendium.paths import FailureError
 
 PAGE, GRAPH = "book/claims.md", "book/claims_graph.svg"
@@ -156,7 +156,8 @@ def _notebook_link(claim: Claim) -> str:
     if claim.notebook is None:
         return ""
     name, _, anchor = claim.notebook.partition("#")
-    return f"[{name}](../notebooks/{name}.md#{anchor})"
+    folder = "" if name == RESULTS else "notebooks/"
+    return f"[{name}](../{folder}{name}.md#{anchor})"
 
 
 def _escaped(text: str) -> str:
