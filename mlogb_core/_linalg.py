@@ -116,6 +116,7 @@ def add_product(target: Array, left: Array, right: Array, scale: float = 1.0) ->
 def polar(matrix: Array) -> tuple[Array, Array]:
     """Orthogonal Q and inverse of I + P for the polar decomposition Q P of a square matrix."""
     if matrix.shape == (1, 1):
-        return np.where(matrix < 0.0, -1.0, 1.0), 1.0 / (1.0 + np.abs(matrix))
+        entry = float(matrix[0, 0])
+        return np.full((1, 1), -1.0 if entry < 0.0 else 1.0), np.full((1, 1), 1.0 / (1.0 + abs(entry)))
     left, singular, right = np.linalg.svd(matrix)
     return left @ right, (right.T / (1.0 + singular)) @ right

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +19,27 @@ Array = NDArray[np.float64]
 
 def as_finite(name: str, value: ArrayLike) -> Array:
     """Return `value` as a contiguous float64 array, or raise if it holds anything but finite numbers."""
+    array = value if _is_plain(value) else _converted(name, value)
+    if math.isfinite(array.sum()):  # nothing else can make a sum finite; an overflow is looked into
+        return array
+    finite = np.isfinite(array)
+    if not finite.all():
+        place = tuple(int(i) for i in np.argwhere(~finite)[0])
+        raise ValueError(f"{name} must be finite, got {array[place]} at index {place} of shape {array.shape}")
+    return array
+
+
+def _is_plain(value: ArrayLike) -> TypeGuard[Array]:
+    """Whether there is nothing to convert, which saves most of the time of a check."""
+    return (
+        type(value) is np.ndarray
+        and value.dtype == np.float64
+        and value.flags.c_contiguous
+        and value.ndim > 0
+    )
+
+
+def _converted(name: str, value: ArrayLike) -> Array:
     if np.ma.is_masked(value):
         raise ValueError(f"{name} must have no masked entries")
     try:
@@ -27,14 +48,7 @@ def as_finite(name: str, value: ArrayLike) -> Array:
         raise ValueError(f"{name} must be an array of real numbers, got {type(value).__name__}") from None
     if raw.dtype.kind not in "biuf":
         raise ValueError(f"{name} must be an array of real numbers, got dtype {raw.dtype}")
-    array = np.ascontiguousarray(raw, dtype=np.float64) if raw.ndim else raw.astype(np.float64)
-    if math.isfinite(array.sum()):  # nothing else can make a sum finite; an overflow is looked into
-        return array
-    finite = np.isfinite(array)
-    if not finite.all():
-        place = tuple(int(i) for i in np.argwhere(~finite)[0])
-        raise ValueError(f"{name} must be finite, got {array[place]} at index {place} of shape {array.shape}")
-    return array
+    return np.ascontiguousarray(raw, dtype=np.float64) if raw.ndim else raw.astype(np.float64)
 
 
 def as_actions(value: ArrayLike, n_features: int) -> Array:
@@ -85,12 +99,13 @@ def as_outcome(value: Any, n_outcomes: int) -> int:
 
 def as_integer(name: str, value: Any, minimum: int | None = None) -> int:
     """Return `value` as an int, at least `minimum`; True, 1.5 and "1" are not integers."""
-    array = np.asarray(value)
-    if array.ndim != 0 or array.dtype.kind not in "iu":
-        raise ValueError(f"{name} must be an integer, got {value!r}")
-    if minimum is not None and array < minimum:
+    if type(value) is not int:
+        array = np.asarray(value)
+        if array.ndim != 0 or array.dtype.kind not in "iu":
+            raise ValueError(f"{name} must be an integer, got {value!r}")
+    if minimum is not None and value < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {value}")
-    return int(array)
+    return int(value)
 
 
 def as_positive(name: str, value: Any) -> float:

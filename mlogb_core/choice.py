@@ -67,8 +67,9 @@ def choose(scores: Array, tolerance: float = TIE_TOLERANCE) -> Choice:
     0
     """
     _check_finite(scores)
-    scale = float(np.abs(scores).max()) or 1.0
-    gaps = (scores.max() - scores) / scale
+    best = float(scores.max())
+    scale = max(best, -float(scores.min())) or 1.0
+    gaps = (best - scores) / scale
     action = int((gaps <= tolerance).argmax())
     distances = np.abs(gaps - tolerance)
     distances[gaps.argmin()] = np.inf

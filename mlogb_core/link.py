@@ -9,6 +9,7 @@ them every round with what `outcome_probabilities` returned.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import numpy as np
@@ -53,9 +54,13 @@ def outcome_probabilities(logits: ArrayLike) -> Array:
     logits = as_finite("logits", logits)
     if logits.ndim < 1 or logits.shape[-1] < 1:
         raise ValueError(f"logits must have shape (..., K) with K >= 1, got {logits.shape}")
-    shift = np.maximum(logits.max(axis=-1, keepdims=True), 0.0)
-    weights = np.exp(np.concatenate((-shift, logits - shift), axis=-1))
-    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+    shift = logits.max(axis=-1, keepdims=True, initial=0.0)
+    weights = np.empty((*logits.shape[:-1], logits.shape[-1] + 1))
+    np.negative(shift, out=weights[..., :1])
+    np.subtract(logits, shift, out=weights[..., 1:])
+    np.exp(weights, out=weights)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return weights
 
 
 def jacobian(probabilities: Array) -> Array:
@@ -110,9 +115,9 @@ def jacobian_factor(probabilities: Array) -> Array:
     :math:`s_i(\sqrt{p_0} + p_0 + \sum_{j\ne i} p_j)/(1+\sqrt{p_0})`, a sum of positive terms.
     """
     s = np.sqrt(probabilities[1:])
-    root = np.sqrt(probabilities[0])
-    factor = -np.outer(probabilities[1:], s) / (1.0 + root)
-    np.fill_diagonal(factor, s * (root + _others(probabilities)) / (1.0 + root))
+    root = math.sqrt(probabilities[0])
+    factor = probabilities[1:, None] * (s / (-1.0 - root))
+    factor.flat[:: s.size + 1] = s * (root + _others(probabilities)) / (1.0 + root)
     return np.asarray(factor)
 
 

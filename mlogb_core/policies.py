@@ -8,8 +8,7 @@ observed outcome, add the new Hessian. `oful`, `eofd` and `first_order` build th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -244,8 +243,10 @@ class OptimisticPolicy:
         tie rule: the result is that of scoring them all. `evaluated` counts those scored.
         """
         actions = as_actions(actions, self.curvature.n_features)
-        with self._round_named():
+        try:
             choice, self.evaluated, self._selected = self._best(self._estimate(actions))
+        except (ArithmeticError, LinAlgError) as error:
+            raise self._named(error) from error
         self.margin = choice.margin
         return choice.action
 
@@ -274,8 +275,10 @@ class OptimisticPolicy:
         """
         action = as_vector("action", action, self.curvature.n_features)
         outcome = as_outcome(outcome, self.curvature.n_outcomes)
-        with self._round_named():
+        try:
             parameter, moved = self._learn(action, outcome)
+        except (ArithmeticError, LinAlgError) as error:
+            raise self._named(error) from error
         self.parameter = parameter
         self._logit_movement += moved[0]
         self._hessian_movement += moved[1]
@@ -381,30 +384,30 @@ class OptimisticPolicy:
         beta = self.beta
         if beta == 0.0:
             return choose(estimate.value, self.tie_tolerance), 0, None
-        images: dict[int, Array] = {}
+        batches: list[tuple[NDArray[np.intp], Array]] = []
 
         def score(index: NDArray[np.intp]) -> Array:
             part = _Estimate(*(array[index] for array in estimate))
             image = self.curvature.images(part.actions)
-            images.update(zip(index.tolist(), image, strict=True))
+            batches.append((index, image))
             return part.value + self._bonus(beta, part, self.curvature.inverse_blocks(part.actions, image))
 
-        upper = estimate.value + self._largest_bonus(beta, estimate)
-        choice, scored = choose_pruned(estimate.value, upper, score, self.tie_tolerance, self._batch_size())
-        selected = _Selected(estimate.actions[choice.action].copy(), images[choice.action].copy())
-        return choice, scored, selected
+        n, first = len(estimate.value), self._batch_size()
+        if n <= first:  # nothing to decide by bounds
+            choice, scored = choose(score(np.arange(n)), self.tie_tolerance), n
+        else:
+            upper = estimate.value + self._largest_bonus(beta, estimate)
+            choice, scored = choose_pruned(estimate.value, upper, score, self.tie_tolerance, first)
+        image = next(image[index == choice.action][0] for index, image in batches if choice.action in index)
+        return choice, scored, _Selected(estimate.actions[choice.action].copy(), image)
 
     def _batch_size(self) -> int:
         """How many actions are scored at first: two, or as many as take no time."""
         return max(2, _CHEAP // (self.curvature.image_cost + 1))
 
-    @contextmanager
-    def _round_named(self) -> Iterator[None]:
-        """Name the round in whatever arithmetic failure ends it."""
-        try:
-            yield
-        except (ArithmeticError, LinAlgError) as error:
-            raise ArithmeticError(f"round {self.rounds + 1}: {error}") from error
+    def _named(self, error: Exception) -> ArithmeticError:
+        """The arithmetic failure that ended a round, with the round's number."""
+        return ArithmeticError(f"round {self.rounds + 1}: {error}")
 
     def _learn(self, action: Array, outcome: int) -> tuple[Array, tuple[float, float]]:
         """The new parameter and its movement; the curvature has the new Hessian when this returns."""

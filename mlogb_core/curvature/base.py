@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from mlogb_core._linalg import solve
 from mlogb_core._validation import Array
 
 Frame = TypeVar("Frame")
@@ -151,9 +152,9 @@ def step_weights(block: Array, residual: Array, factor: Array, step_size: float)
     :math:`u - \eta F(I + \eta F^\top A F)^{-1}F^\top A u`, cancels where
     :math:`\eta\nabla\sigma A` is large.
     """
-    return np.asarray(
-        np.linalg.solve(np.eye(len(block)) + step_size * (factor @ (factor.T @ block)), residual)
-    )
+    matrix = step_size * (factor @ (factor.T @ block))
+    matrix.flat[:: len(block) + 1] += 1.0
+    return solve(matrix, residual)
 
 
 def check_regularization(regularization: float, largest: float) -> None:

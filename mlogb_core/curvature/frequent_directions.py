@@ -80,7 +80,7 @@ class FrequentDirections(LowRankCurvature):
         """
         core = self._grown(frame, factor)
         size = len(core)
-        check_regularization(self.regularization, float(np.diag(core).max(initial=0.0)))
+        check_regularization(self.regularization, float(core.diagonal().max(initial=0.0)))
         self._rows[self.rank : size] = frame.fresh
         if size <= self.rank_bound:
             self._hold(core)

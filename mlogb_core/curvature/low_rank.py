@@ -155,14 +155,14 @@ class LowRankCurvature:
         the bonus are read off A(x): :math:`\|v \otimes x\|_{Z^{-1}}^2 = v^\top A(x) v`.
         """
         n, K = actions.shape[0], self.n_outcomes
-        squares = np.einsum("nd,nd->n", actions, actions)
-        blocks = squares[:, None, None] * np.eye(K)
-        if self.rank == 0:
-            return np.asarray(blocks / self.regularization)
         inside = self.images(actions) if images is None else images
-        whitened = whiten(self._ridge_factor(), inside.reshape(n * K, self.rank)).reshape(inside.shape)
-        blocks -= inside @ inside.transpose(0, 2, 1)
-        return np.asarray(blocks / self.regularization + whitened @ whitened.transpose(0, 2, 1))
+        blocks = inside @ -inside.transpose(0, 2, 1)
+        blocks.reshape(n, K * K)[:, :: K + 1] += np.einsum("nd,nd->n", actions, actions)[:, None]
+        blocks /= self.regularization
+        if self.rank:
+            whitened = whiten(self._ridge_factor(), inside.reshape(n * K, self.rank)).reshape(inside.shape)
+            blocks += whitened @ whitened.transpose(0, 2, 1)
+        return np.asarray(blocks)
 
     def frame(self, action: Array, image: Array | None = None) -> LowRankFrame:
         r"""Coordinates of :math:`I \otimes x` in B and in fresh directions orthogonal to it.
@@ -206,8 +206,10 @@ class LowRankCurvature:
         multiplier.
         """
         weights = step_weights(frame.block, residual, factor, step_size)
-        direction = weights @ np.hstack((frame.solved, frame.outside / self.regularization))
-        point = parameter.reshape(-1) - step_size * self._expand(frame, direction)
+        direction = np.concatenate((weights @ frame.solved, weights @ frame.outside / self.regularization))
+        direction *= -step_size
+        point = self._expand(frame, direction)
+        point += parameter.reshape(-1)
         if length(point) <= norm_bound:
             return Step(point.reshape(parameter.shape), 0.0)
 
@@ -251,7 +253,7 @@ class LowRankCurvature:
         if triangle is None:
             return self._split_carefully(action, inside)
         inverse = invert_triangle(triangle)
-        fresh = -(inverse @ inside) @ self.basis
+        fresh = (-(inverse @ inside)) @ self.basis
         fresh += (inverse[:, :, None] * action).reshape(fresh.shape)
         return self._without_overlap(inside, fresh, triangle)
 
@@ -259,11 +261,13 @@ class LowRankCurvature:
         r"""T with :math:`TT^\top = \|x\|^2 I - GG^\top`, or None where that difference cancels."""
         if square < _SMALLEST_SQUARE:
             return None
+        gram = inside @ -inside.T
+        gram.flat[:: self.n_outcomes + 1] += square
         try:
-            triangle = cholesky(square * np.eye(self.n_outcomes) - inside @ inside.T)
+            triangle = cholesky(gram)
         except LinAlgError:
             return None
-        return triangle if np.diag(triangle).min() ** 2 > _WELL_OUTSIDE * square else None
+        return triangle if triangle.diagonal().min() ** 2 > _WELL_OUTSIDE * square else None
 
     def _split_carefully(self, action: Array, inside: Array) -> tuple[Array, Array, Array]:
         residual = np.kron(np.eye(self.n_outcomes), action) - inside @ self.basis
@@ -288,7 +292,7 @@ class LowRankCurvature:
 
     def _grown(self, frame: LowRankFrame, factor: Array) -> Array:
         """Core in the joint basis after adding (F' coordinates)' (F' coordinates)."""
-        update = factor.T @ frame.coordinates
+        update = np.concatenate((factor.T @ frame.inside, factor.T @ frame.outside), axis=1)
         core = np.zeros((update.shape[1], update.shape[1]))
         core[: self.rank, : self.rank] = self.core
         add_product(core, update.T, update)
