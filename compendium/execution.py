@@ -171,7 +171,8 @@ def _compute_on_cluster(missing: Sequence[TrialSpec], folder: Path, address: str
         from dask.distributed import Client, as_completed
     except ImportError:
         raise ImportError("--cluster needs Dask: pip install .[cluster]") from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what fails is said once, below
+    for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what fails is said once, below
     failures = []
     with warnings.catch_warnings():
         # Outputs are compared, and what Dask remarks about versions and sizes differs between clusters.
@@ -189,11 +190,7 @@ def _compute_on_cluster(missing: Sequence[TrialSpec], folder: Path, address: str
             arriving = as_completed(futures)  # type: ignore[no-untyped-call]
             for future in _while_there_are_workers(client, arriving, len(futures)):
                 spec = futures[future]
-                _, result = (
-                    future.result() if future.status == "finished" else _caught(_lost_with, spec, future)
-                )
-                if not isinstance(result, str):
-                    _, result = _caught(_stored, spec, result, folder)
+                _, result = _caught(_stored, spec, future, folder)
                 if isinstance(result, str):
                     failures.append(result)
                 future.release()
@@ -204,15 +201,15 @@ def _while_there_are_workers(client: Any, arriving: Any, number: int) -> Iterato
     """The futures as they are done, or an error when nobody works on them any more."""
     seen = time.monotonic()
     while number:
+        if client.status != "running":
+            raise TrialsFailedError(
+                f"the Dask scheduler is gone, {number} trials are missing; what had arrived is stored"
+            )
         if arriving.has_ready():
             yield next(arriving)
             number, seen = number - 1, time.monotonic()
             continue
         time.sleep(_POLL)
-        if client.status != "running":
-            raise TrialsFailedError(
-                f"the Dask scheduler is gone, {number} trials are missing; what had arrived is stored"
-            )
         if time.monotonic() - seen > _PATIENCE:
             if not client.scheduler_info(n_workers=-1)["workers"]:
                 raise TrialsFailedError(
@@ -221,17 +218,20 @@ def _while_there_are_workers(client: Any, arriving: Any, number: int) -> Iterato
             seen = time.monotonic()
 
 
-def _lost_with(spec: TrialSpec, future: Any) -> pd.DataFrame:
-    """Say what became of a trial that a worker did not even start, or that took its worker with it."""
-    if future.status == "error":
-        raise future.exception()
-    raise RuntimeError("the cluster gave it up")
-
-
-def _stored(spec: TrialSpec, frame: pd.DataFrame, folder: Path) -> pd.DataFrame:
-    trials.store(spec, frame, folder)
+def _stored(spec: TrialSpec, future: Any, folder: Path) -> pd.DataFrame:
+    """Fetch a trial that a worker computed and store it."""
+    if future.status == "cancelled":
+        raise RuntimeError("the cluster gave it up")
+    _, result = future.result()  # or what a worker says that did not even start it
+    if isinstance(result, str):
+        raise _ToldError(result)
+    trials.store(spec, result, folder)
     progress.finish(spec.key, spec.n_rounds)
-    return frame
+    return cast("pd.DataFrame", result)
+
+
+class _ToldError(Exception):
+    """A failure that a worker told; the message is complete."""
 
 
 def _run(
@@ -269,6 +269,8 @@ def _caught(
     """A trial's frame, or in one line why there is none: others go on."""
     try:
         return spec, function(spec, *arguments)
+    except _ToldError as error:
+        return spec, str(error)
     except Exception as error:
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
         return spec, f"{_named(spec)}: {type(error).__name__}: {' '.join(reason.split())}"

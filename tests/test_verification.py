@@ -1,0 +1,320 @@
+"""Verification: a run as it was made passes, and one changed digit anywhere is found."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib.image
+import numpy as np
+import pandas as pd
+import pytest
+from batch_project import ROOT, make_real_project
+
+from compendium import paths, provenance, runs, trials, verification
+from compendium.study import Results
+from compendium.verification import verify
+
+FILES = (
+    "record.json", "study.json", "tiny.ipynb", "results.parquet", "timings.parquet", "final.parquet",
+    "SHA256SUMS",
+)  # fmt: skip
+FIGURES = ("tiny_regret.png", "tiny_regret.pdf", "tiny_regret.json")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A project with one run of the profile that is committed."""
+    root = tmp_path_factory.mktemp("made")
+    make_real_project(root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLOGB_ROOT", str(root))
+        runs.execute("tiny", "paper")
+    return root
+
+
+@pytest.fixture
+def run(made, tmp_path, monkeypatch):
+    """A copy that may be spoilt."""
+    root = tmp_path / "project"
+    shutil.copytree(made, root)
+    monkeypatch.setenv("MLOGB_ROOT", str(root))
+    [run] = runs.find_runs()
+    return run
+
+
+@pytest.fixture
+def without_kernel(monkeypatch):
+    """What is found without executing the notebook or a trial again."""
+    for name in ("_replay_problems", "_trial_problems"):
+        monkeypatch.setattr(verification, name, lambda *_: [])
+
+
+def test_a_run_as_it_was_made(run, monkeypatch):
+    computed, compute = [], trials.TrialSpec.compute
+
+    def note(spec, *arguments):
+        computed.append(spec.key)
+        return compute(spec, *arguments)
+
+    monkeypatch.setattr(trials.TrialSpec, "compute", note)
+    before = {path: path.read_bytes() for path in paths.project_root().rglob("*") if path.is_file()}
+    assert verify(run, sample=2) == []
+    assert len(set(computed)) == len(computed) == 2
+    assert {path: path.read_bytes() for path in paths.project_root().rglob("*") if path.is_file()} == before
+
+
+def places_of(content):
+    """The first and the last byte, some between, and every kind of byte that occurs but once."""
+    steps = range(0, len(content), max(len(content) // 12, 1))
+    return sorted({0, len(content) - 1, *steps})
+
+
+@pytest.mark.parametrize("name", [*FILES, *(f"figures/{name}" for name in FIGURES)])
+def test_a_flipped_bit_is_found(run, without_kernel, name):
+    assert verify(run) == []
+    path = paths.figures_folder() / Path(name).name if name.startswith("figures/") else run.path / name
+    content = path.read_bytes()
+    for place in places_of(content):
+        for bit in (1, 2, 32, 128):
+            spoilt = bytearray(content)
+            spoilt[place] ^= bit
+            path.write_bytes(spoilt)
+            try:
+                found = verify(runs.load_run(run.path))
+            except paths.UsageError:  # the record is none any more
+                found = ["unreadable"]
+            assert found, (name, place, bit)
+    path.write_bytes(content)
+    assert verify(run) == []
+
+
+def test_every_digit_of_the_list_of_checksums_counts(run, without_kernel):
+    path = run.path / "SHA256SUMS"
+    text = path.read_text()
+    for place, letter in enumerate(text):
+        path.write_text(text[:place] + ("1" if letter == "0" else "0") + text[place + 1 :])
+        assert verify(run), place
+    for spoilt in (text.replace("\n", "\r\n"), text.rstrip("\n"), text + "\n", "", text.upper()):
+        path.write_bytes(spoilt.encode())
+        assert verify(run), spoilt
+    path.unlink()
+    assert verify(run) == ["record.json was changed", "SHA256SUMS was changed"]
+
+
+def test_the_list_is_one_for_sha256sum(run):
+    tool = shutil.which("sha256sum")
+    if tool is None:
+        pytest.skip("there is no sha256sum here")
+    subprocess.run([tool, "--quiet", "--strict", "-c", "SHA256SUMS"], cwd=run.path, check=True)
+
+
+def test_files_that_are_missing_or_too_many(run, without_kernel):
+    (run.path / "more.txt").touch()
+    assert verify(run) == ["more.txt is not of the run"]
+    (run.path / "more.txt").unlink()
+    (run.path / "final.parquet").unlink()
+    assert verify(run) == ["final.parquet is missing"]
+
+
+def forge(run, **files):
+    """Change files of a run and every checksum with them, as somebody would who knows how."""
+    for name, content in files.items():
+        (run.path / name).write_bytes(content)
+    record = json.loads((run.path / "record.json").read_text())
+    record["study"] = json.loads((run.path / "study.json").read_text())
+    record["files"] = {name: provenance.sha256(run.path / name) for name in record["files"]}
+    write_record(run, record)
+    return runs.load_run(run.path)
+
+
+def write_record(run, record):
+    (run.path / "record.json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    kept = record["files"] | {"record.json": provenance.sha256(run.path / "record.json")}
+    (run.path / "SHA256SUMS").write_text("".join(f"{kept[name]}  {name}\n" for name in sorted(kept)))
+
+
+def changed_table(run, name, column, row=0, by=1e-9):
+    table = pd.read_parquet(run.path / name)
+    table[column] = table[column].astype(float)
+    table.loc[row, column] += by
+    stream = io.BytesIO()
+    table.to_parquet(stream, compression="zstd", index=False)
+    return stream.getvalue()
+
+
+def test_forged_outputs_are_found_by_executing_again(run):
+    """Checksums and record fit; a printed digit, a table's digit, a pixel and a finding do not."""
+    notebook = json.loads((run.path / "tiny.ipynb").read_text())
+    outputs = [output for one in notebook["cells"] for output in one.get("outputs", [])]
+    printed = next(output for output in outputs if output["output_type"] == "stream")
+    text = "".join(printed["text"])
+    digit = next(letter for letter in reversed(text) if letter.isdecimal())
+    printed["text"] = text[::-1].replace(digit, str((int(digit) + 1) % 10), 1)[::-1]
+    table = next(output for output in outputs if "text/html" in output.get("data", {}))
+    table["data"]["text/html"] = "".join(table["data"]["text/html"]).replace("<td>", "<td>1", 1)
+    picture = next(output for output in outputs if "image/png" in output.get("data", {}))
+    pixels = matplotlib.image.imread(io.BytesIO(base64.b64decode(picture["data"]["image/png"])))
+    pixels = np.array(pixels)
+    pixels[5, 5, :3] = 0.5
+    stream = io.BytesIO()
+    matplotlib.image.imsave(stream, pixels, format="png")
+    picture["data"]["image/png"] = base64.b64encode(stream.getvalue()).decode()
+    study = json.loads((run.path / "study.json").read_text())
+    study["findings"]["regret"] += 1e-9
+    forged = {"tiny.ipynb": json.dumps(notebook).encode(), "study.json": json.dumps(study).encode()}
+    found = "\n".join(verify(forge(run, **forged), sample=0))
+    for message in (
+        "the text differs from the stored one", "the text/html output differs",
+        "the picture differs from the stored one", "study.json: the notebook hands over another one",
+    ):  # fmt: skip
+        assert message in found
+    assert len(found.splitlines()) == 4
+
+
+def test_forged_tables_are_found_by_the_trials(run, monkeypatch):
+    """The notebook reads the tables, so it prints what was forged; the trials know better."""
+    monkeypatch.setattr(verification, "_replay_problems", lambda *_: [])
+    kept = {
+        name: (run.path / name).read_bytes()
+        for name in ("results.parquet", "final.parquet", "timings.parquet")
+    }
+    columns = {
+        "results.parquet": "regret",
+        "final.parquet": "parameter_norm",
+        "timings.parquet": "total_mean_ms",
+    }
+    for name, column in columns.items():
+        spoilt = forge(run, **{name: changed_table(run, name, column)})
+        assert verify(spoilt, sample=0) == [
+            f"tiny, small, trial 0: the stored trial gives other rows of {name}"
+        ]
+        forge(run, **kept)
+    shutil.rmtree(paths.trials_folder())  # as in a clone
+    for name in ("results.parquet", "final.parquet"):
+        spoilt = forge(run, **{name: changed_table(run, name, columns[name])})
+        assert verify(spoilt, sample=0) == []
+        assert verify(spoilt, sample=8) == [
+            f"tiny, small, trial 0: computed again, it gives other rows of {name}"
+        ]
+        forge(run, **kept)
+    assert verify(run, sample=8) == []
+
+
+def test_a_record_that_contradicts_itself(run, without_kernel):
+    record = run.record
+    for change, message in (
+        (
+            {"parameters": {"n_rounds": 31, "n_trials": 4}},
+            "parameters are not those that the notebook was given",
+        ),
+        ({"run": "paper-00000000"}, "it is the record of another run"),
+        ({"study": {"studies": [], "findings": {}}}, "the record has another one"),
+    ):
+        write_record(run, record | change)
+        assert message in "\n".join(verify(runs.load_run(run.path)))
+
+
+def test_a_cell_that_was_not_executed(run, monkeypatch):
+    monkeypatch.setattr(verification, "_trial_problems", lambda *_: [])
+    notebook = json.loads((run.path / "tiny.ipynb").read_text())
+    codes = [one for one in notebook["cells"] if one["cell_type"] == "code"]
+    codes[1]["execution_count"] = codes[1]["execution_count"] + 5
+    found = verify(forge(run, **{"tiny.ipynb": json.dumps(notebook).encode()}))
+    assert len(found) == 1
+    assert "out of order" in found[0]
+
+
+def test_a_figure_of_a_later_run_is_no_fault_and_one_that_is_gone_is(run, without_kernel, made):
+    later = run.path.with_name("paper-99999999")
+    shutil.copytree(run.path, later)
+    folder = paths.figures_folder()
+    sidecar = json.loads((folder / "tiny_regret.json").read_text())
+    (folder / "tiny_regret.json").write_text(
+        json.dumps(sidecar | {"run": "papermill_runs/tiny/paper-99999999"})
+    )
+    assert verify(run) == []
+    shutil.rmtree(later)  # a run that is not there drew nothing
+    assert verify(run) == ["figures: tiny_regret.json is not as the run left it"]
+    for path in folder.iterdir():
+        path.unlink()
+    assert len(verify(run)) == 3
+
+
+def test_figures_are_drawn_again(run, tmp_path):
+    drawn = tmp_path / "drawn"
+    drawn.mkdir()
+    original = paths.figures_folder() / "tiny_regret.png"
+    pixels = np.array(matplotlib.image.imread(original))
+
+    def found(image, pdf=b"as another version writes it"):
+        matplotlib.image.imsave(drawn / "tiny_regret.png", image)
+        (drawn / "tiny_regret.pdf").write_bytes(pdf)
+        return list(verification._picture_problems(run, drawn))
+
+    assert found(pixels) == []  # other bytes, the same picture
+    spoilt = pixels.copy()
+    spoilt[10, 10, :3] = 0.0
+    assert len(found(spoilt)) == 2
+    (drawn / "other.png").touch()
+    (drawn / "tiny_regret.pdf").unlink()
+    assert list(verification._picture_problems(run, drawn))[:2] == [
+        "figures: other.png is drawn only now",
+        "figures: tiny_regret.pdf is not drawn again",
+    ]
+
+
+def test_what_cannot_be_checked_is_not_verified(run, monkeypatch):
+    def breaks(*_):
+        raise KeyError("settings")
+
+    for name in ("_replay_problems", "_trial_problems"):
+        monkeypatch.setattr(verification, name, breaks)
+    assert verify(run) == ["cannot be checked: KeyError: 'settings'"] * 2
+
+
+def test_the_sample_is_spread_and_the_same_every_time(run):
+    study = Results.__dataclass_fields__ and runs.load_run(run.path).record["study"]["studies"][0]
+    specs = verification.Study.model_validate(
+        {name: study[name] for name in verification.Study.model_fields}
+    ).specs()
+    first = verification._sampled(specs, 3, "a run")
+    assert first == verification._sampled(specs, 3, "a run")
+    assert len({spec.key for spec in first}) == 3
+    assert len({tuple(s.key for s in verification._sampled(specs, 3, f"{n}")) for n in range(6)}) > 1
+    slow = [
+        spec.model_copy(update={"setting": spec.setting.model_copy(update={"policies": ("oful-literal",)})})
+        for spec in specs
+    ]
+    mixed = verification._sampled([*slow, *specs], 8, "a run")
+    assert {spec.setting.policies for spec in mixed} == {("eofd", "random")}
+
+
+def test_nbval_executes_a_run_in_its_folder(run):
+    """A committed run is compared output by output, without computing a trial."""
+    shutil.rmtree(paths.trials_folder())
+    notebook = run.path / "tiny.ipynb"
+    arguments = [
+        "-q",
+        "--nbval",
+        "--nbval-current-env",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        os.devnull,
+        str(notebook),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments], capture_output=True, text=True, check=False,
+        cwd=paths.project_root(), env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+    assert not paths.trials_folder().exists()
+    assert runs.problems(run.path) == []
