@@ -11,7 +11,7 @@ from compendium import checks
 from mlogb_core import link
 from mlogb_core.bounds import confidence
 from mlogb_core.confidence import ConstantRadius
-from mlogb_core.policies import eofd
+from mlogb_core.policies import eofd, oful
 
 
 def played_rounds(n_outcomes, n_rounds, seed, *, norm_bound=1.5, regularization=0.5):
@@ -110,6 +110,18 @@ def test_residual_bound_is_approached():
     ]
     assert max(lengths) == pytest.approx(confidence.residual_bound(3))
     assert confidence.residual_bound(1) == 1.0
+
+
+@pytest.mark.parametrize("K", [1, 2])
+def test_step_bound_is_approached_where_the_outcome_is_a_surprise(K):
+    lam, eta, D = 4.0, 3.0, 2.0
+    options = {"regularization": lam, "step_size": eta, "norm_bound": 50.0, "radius": ConstantRadius(0.0)}
+    policy = oful(1, np.ones(K), **options)
+    policy.parameter = np.array([[-10.0], [10.0]])[:K]
+    old = policy.parameter
+    policy.update([D], 1)
+    length = math.sqrt(lam) * np.linalg.norm(policy.parameter - old)
+    assert length == pytest.approx(confidence.step_bound(K, eta, lam, D), rel=1e-6)
 
 
 def test_cancelling_regularization_is_where_the_movement_terms_vanish():
