@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlogb_core import ConstantRadius, OptimisticPolicy, RidgeRadius, eofd
-from mlogb_core.curvature import DenseCurvature
+from mlogb_core.curvature import DenseCurvature, FrequentDirections
 
 FORMS = [False, True]
 
@@ -76,3 +76,18 @@ def test_a_subclass_is_not_taken_for_the_compiled_form():
     policy = Renamed(DenseCurvature(1, 2, 1.0), [1.0], step_size=1.0, norm_bound=1.0, radius=RidgeRadius(1.0))
     assert policy.state_dict()["compiled"] is False
     assert type(OptimisticPolicy.from_state(policy.state_dict())) is OptimisticPolicy
+
+
+def test_fresh_rows_do_not_inherit_an_error_of_the_basis():
+    """One projection leaves the error of the basis in the fresh rows: it has to be taken out."""
+    policy = build(2, 20, 6)
+    rng = np.random.default_rng(1)
+    for _ in range(10):
+        policy.update(rng.standard_normal(20), int(rng.integers(3)))
+    state = policy.curvature.state_dict()
+    leaning = state["basis"] + 1e-9 * state["basis"][::-1]
+    sketch = FrequentDirections.from_state(state | {"basis": leaning})
+    for x in rng.standard_normal((20, 20)):
+        frame = sketch.frame(x)
+        assert np.abs(frame.fresh @ sketch.basis.T).max() <= 1e-15
+        assert np.abs(frame.fresh @ frame.fresh.T - np.eye(2)).max() <= 1e-14
