@@ -1,0 +1,35 @@
+"""Sphinx configuration of the book."""
+
+project = "EOFD-MLogB, an executable companion"
+author = "the companion's authors"
+extensions = [
+    "myst_nb",
+    "sphinx_proof",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+]
+root_doc = "index"
+exclude_patterns = ["_build", "conf.py"]
+nb_execution_mode = "off"
+nb_merge_streams = True
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
+myst_heading_anchors = 4
+myst_dmath_double_inline = True
+suppress_warnings = ["mystnb.unknown_mime_type"]
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+mathjax_path = "tex-svg-full.js"
+mathjax3_config = {"loader": {"load": []}}
+prf_realtyp_to_countertyp = {}
+html_theme = "sphinx_book_theme"
+html_title = "EOFD-MLogB, an executable companion"
+html_static_path = ["_static"]
+html_theme_options = {
+    "use_download_button": False,
+    "use_fullscreen_button": False,
+    "show_toc_level": 2,
+    "home_page_in_toc": True,
+}
