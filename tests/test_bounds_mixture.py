@@ -51,7 +51,7 @@ def test_expected_probabilities_of_two_outcomes_follow_the_order_of_the_logits()
 
 
 def test_expected_probabilities_of_three_outcomes_are_the_mean_of_draws():
-    covariance = np.array([[2.0, 0.9, -0.3], [0.9, 0.5, 0.2], [-0.3, 0.2, 0.7]])
+    covariance = np.array([[2.0, 0.7, -0.3], [0.7, 0.5, 0.1], [-0.3, 0.1, 0.7]])
     found = mixture.expected_probabilities([1.0, -0.5, 0.5], covariance, n_nodes=20)
     draws = np.random.default_rng(1).multivariate_normal([1.0, -0.5, 0.5], covariance, size=200_000)
     np.testing.assert_allclose(found, link.outcome_probabilities(draws).mean(axis=0), atol=2e-3)
