@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,9 +12,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from batch_project import STUDY, cell, make_project
+from batch_project import MANIFEST, STUDY, cell, make_project
 
-from compendium import cli, provenance
+from compendium import cli, journal, provenance, runs, verification
 from compendium.paths import FailureError
 
 
@@ -52,6 +53,18 @@ def mlogb(capfd):
             "parameter n_rounds must be int (its default is 10), got 'many' (str)\n",
         ),
         (["tiny", "--profile", "smoke", "-p", "n_rounds"], "-p n_rounds: expected name=value\n"),
+        (
+            ["tiny", "--profile", "smoke", "-p", "n_rounds=1", "-p", "n_rounds=2"],
+            "-p gives a parameter twice\n",
+        ),
+        (
+            ["tiny", "--profile", "smoke", "--shard", "3/2"],
+            "shard must be i/n with 1 <= i <= n, such as 1/8, got '3/2'\n",
+        ),
+        (
+            ["tiny", "--profile", "smoke", "--shard", "1/2", "--cluster", "tcp://localhost:1"],
+            "--shard and --cluster are two ways to share the work; choose one\n",
+        ),
     ],
 )
 def test_wrong_requests_exit_with_2(mlogb, root, arguments, message):
@@ -111,16 +124,134 @@ def test_terminated_process(root):
         "smoke",
     ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not list(root.glob("papermill_runs/tiny/*/here")):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGTERM)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert out == ""
     assert err == "interrupted; finished trials are kept, so the next run goes on from them\n"
     assert list((root / "papermill_runs/tiny").iterdir()) == []
+
+
+def set_grid(root, grid):
+    text = MANIFEST.replace("    parameters: {step_size: 2}", f"    grid: {grid}")
+    (root / "experiments.yml").write_text(text)
+
+
+def test_a_grid_goes_on_where_a_kernel_dies(mlogb, root):
+    make_project(root, STUDY, cell("if label == 'bad': os._exit(1)"))
+    set_grid(root, "{label: [bad, good]}")
+    code, out, err = mlogb("run", "tiny", "--profile", "smoke")
+    assert code == 1
+    assert err.startswith("label='bad': Kernel died in the cell: if label == 'bad'")
+    [done] = runs.find_runs()
+    assert done.record["point"] == {"label": "good"}
+    assert (done.record["parameters"]["label"], done.record["overrides"]) == ("good", {})
+    assert out.splitlines()[0].startswith(f"{done.name} took ")
+    code, out, _ = mlogb("status")
+    assert (code, out.count("stopped; the same `mlogb run` goes on from there")) == (0, 1)
+    assert "a run for each of: label=['bad', 'good']" in mlogb("list")[1]
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ("{lable: [a]}", "unknown parameter 'lable'; there are: n_rounds, step_size, label"),
+        ("{label: [a, 3]}", "parameter label must be str"),
+        ("{step_size: [1, 1.0]}", "experiments.tiny.grid: two of its points have the same parameters"),
+        ("{step_size: [0.001, 1e-3]}", "experiments.tiny.grid: two of its points have the same parameters"),
+        ("{label: []}", "experiments.yml is not a valid manifest"),
+    ],
+)
+def test_a_bad_grid_is_refused_before_anything_starts(mlogb, root, grid, message):
+    make_project(root, STUDY)
+    set_grid(root, grid)
+    code, out, err = mlogb("run", "tiny", "--profile", "smoke")
+    assert (code, out) == (2, "")
+    assert err.startswith(message)
+    assert not (root / "papermill_runs").exists()
+
+
+def test_a_point_that_finds_the_disk_full_does_not_stop_the_others(mlogb, root, monkeypatch):
+    make_project(root, STUDY)
+    set_grid(root, "{label: [a, b, c]}")
+    asked = []
+
+    def execute(*arguments):
+        asked.append(arguments[-1])
+        raise OSError(28, "No space left on device", "results.parquet")
+
+    monkeypatch.setattr(runs, "execute", execute)
+    line = "No space left on device: results.parquet\n"
+    expected = "".join(f"label='{name}': {line}" for name in "abc")
+    assert mlogb("run", "tiny", "--profile", "smoke") == (1, "", expected)
+    assert len(asked) == 3
+
+
+def test_a_plan_of_a_notebook_without_a_study_keeps_nothing(mlogb, root):
+    make_project(root, STUDY)
+    message = "the notebook has no study that could be planned; nothing was kept\n"
+    assert mlogb("run", "tiny", "--profile", "smoke", "--dry-run") == (0, message, "")
+    assert [path.name for path in root.glob("papermill_runs/**/*") if path.is_file()] == [".lock"]
+
+
+def test_status_has_a_line_for_each_run(mlogb, root, monkeypatch):
+    make_project(root)
+
+    def state(run, running, trials, done):
+        names = frozenset(map(str, range(trials)))
+        return journal.State("tiny", "smoke", run, running, names, done, "2026-11-28", root)
+
+    shards = [state("smoke-1", True, 8, 3), state("smoke-1", True, 8, 3), state("smoke-1", False, 0, 0)]
+    monkeypatch.setattr(journal, "states", lambda: [*shards, state("smoke-2", False, 0, 0)])
+    assert mlogb("status")[1].splitlines() == [
+        "tiny/smoke-1, since 2026-11-28: 3 of 8 trials stored; running in 2 processes",
+        "tiny/smoke-2, since 2026-11-28: no trial known yet; stopped; the same `mlogb run` goes on from there",
+    ]
+    monkeypatch.setattr(journal, "states", list)
+    assert mlogb("status")[1].startswith("no batch is under way or was left unfinished")
+
+
+def test_clean(mlogb, root):
+    make_project(root)
+    trial = root / "papermill_runs" / ".trials" / "abc.parquet"
+    trial.parent.mkdir(parents=True)
+    trial.write_bytes(b"x" * 200_000)
+    line = "papermill_runs/.trials/abc.parquet  0.2 MB\n"
+    assert mlogb("clean", "--dry-run") == (0, f"{line}1 files or folders, 0.2 MB, to remove\n", "")
+    assert trial.exists()
+    assert mlogb("clean") == (0, f"{line}1 files or folders, 0.2 MB, removed\n", "")
+    assert not trial.exists()
+
+
+def test_verify(mlogb, root, monkeypatch, tmp_path_factory):
+    make_project(root)
+    record = {key: kind() for key, kind in runs.RECORD_ENTRIES.items()}
+    for name in ("smoke-00000001", "smoke-00000002"):
+        path = root / "papermill_runs" / "tiny" / name / "record.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(record))
+    (path.parent.with_name("smoke-00000003")).mkdir()
+    (path.parent.with_name("smoke-00000003") / "record.json").write_text("{")
+    monkeypatch.setattr(verification, "verify", lambda run, sample: ["x"] * sample if "2" in run.name else [])
+    code, out, err = mlogb("verify", "--sample", "2")
+    assert code == 1
+    assert out.splitlines() == [
+        "papermill_runs/tiny/smoke-00000001: verified", "papermill_runs/tiny/smoke-00000002: NOT as recorded",
+    ]  # fmt: skip
+    assert err.splitlines() == [
+        "papermill_runs/tiny/smoke-00000003: its record cannot be read",
+        *["papermill_runs/tiny/smoke-00000002: x"] * 2,
+    ]
+    assert mlogb("verify", "papermill_runs/tiny/smoke-00000001")[0] == 0
+    assert mlogb("verify", "papermill_runs/tiny/nothing")[0] == 2
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "record.json").write_text(json.dumps(record))
+    code, _, err = mlogb("verify", str(outside))
+    assert (code, "is not in the project at" in err) == (2, True)
 
 
 def test_list(mlogb, root):

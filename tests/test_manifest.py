@@ -8,7 +8,7 @@ import pytest
 from batch_project import HEADER, MANIFEST, make_project
 
 from compendium import paths
-from compendium.manifest import load_manifest, notebook_parameters, parse_override, resolve
+from compendium.manifest import expand, load_manifest, notebook_parameters, parse_override, resolve
 from compendium.paths import UsageError
 
 
@@ -50,6 +50,11 @@ def test_defaults_are_read_with_their_values(text):
         ({"sizes": 3}, r"sizes must be list"),
         ({"sizes": None}, r"sizes must be list"),
         ({"extra": object()}, r"extra must be made of plain values"),
+        ({"step_size": float("nan")}, r"step_size must be made of plain values \(no date, nan or infinity\)"),
+        ({"step_size": "inf"}, r"step_size must be float .* got 'inf'"),
+        ({"step_size": 10**400}, r"step_size must be float"),
+        ({"extra": [1.0, float("inf")]}, r"extra must be made of plain values"),
+        ({"sizes": []}, r"sizes must not be empty \(its default is \[1, 2\]\)"),
         ({"label": "/home/me/data"}, r"label names a path of this machine"),
         ({"extra": ["~/data"]}, r"extra names a path of this machine"),
     ],
@@ -93,6 +98,30 @@ def test_unknown_names_list_the_valid_ones():
         ("tiny:", "../tiny:", r"experiments.../tiny"),
         ("{n_rounds: 3}", "3", r"experiments.tiny.profiles.smoke: Input should be a valid dictionary"),
         ("{n_rounds: 3}", "{n_rounds: 3", r"not valid YAML"),
+        ("{n_rounds: 3}", "{n_rounds: 3, n_rounds: 4}", r"'n_rounds' is there twice"),
+        ("      paper:", "      smoke:", r"'smoke' is there twice"),
+        (
+            "    parameters:",
+            "    grid: {label: []}\n    parameters:",
+            r"grid.label: List should have at least 1",
+        ),
+        (
+            "    parameters:",
+            "    grid: {label: x}\n    parameters:",
+            r"grid.label: Input should be a valid list",
+        ),
+        (
+            "    parameters:",
+            "    grid: {label: [a, b, a]}\n    parameters:",
+            r"the values of a grid must differ",
+        ),
+        ("    parameters:", "    grid: {label: [2026-01-01, 2026-01-01]}\n    parameters:", r"must differ"),
+        (
+            "    parameters:",
+            "    grid: {step_size: [1]}\n    parameters:",
+            r"both in the grid and in parameters",
+        ),
+        ("    parameters:", "    grid: {n_rounds: [1]}\n    parameters:", r"both in the grid and in smoke"),
     ],
 )
 def test_invalid_manifest(tmp_path, old, new, message):
@@ -140,3 +169,32 @@ def test_root_is_found_upwards_and_named_by_the_environment(tmp_path, monkeypatc
 def test_the_manifest_of_this_project_is_valid(monkeypatch):
     monkeypatch.setenv("MLOGB_ROOT", str(Path(paths.__file__).parents[1]))
     assert {"smoke", "standard", "paper"} <= set(load_manifest().experiment("mnist").profiles)
+
+
+def with_grid(root, grid):
+    (root / "experiments.yml").write_text(
+        MANIFEST.replace("    parameters:", f"    grid: {grid}\n    parameters:")
+    )
+    return load_manifest().experiment("tiny")
+
+
+def test_points_of_a_grid(tmp_path):
+    experiment = with_grid(tmp_path, "{label: [a, b], sizes: [[1], [1, 2]]}")
+    points = expand(experiment, {})
+    assert points == [
+        {"label": "a", "sizes": [1]}, {"label": "a", "sizes": [1, 2]},
+        {"label": "b", "sizes": [1]}, {"label": "b", "sizes": [1, 2]},
+    ]  # fmt: skip
+    assert resolve(experiment, "smoke", points[3])["sizes"] == [1, 2]
+    assert expand(experiment, {"label": "c"}) == [{"sizes": [1]}, {"sizes": [1, 2]}]
+    assert expand(experiment, {"label": "c", "sizes": [3]}) == [{}]
+
+
+def test_without_a_grid_there_is_one_point():
+    assert expand(load_manifest().experiment("tiny"), {"label": "c"}) == [{}]
+
+
+def test_yaml_that_refers_to_itself_is_no_repetition(tmp_path):
+    text = MANIFEST.replace("smoke: {n_rounds: 3}", "smoke: &small {n_rounds: 3}")
+    (tmp_path / "experiments.yml").write_text(text.replace("{n_rounds: 4}", "{<<: *small, n_rounds: 4}"))
+    assert resolved("paper")["n_rounds"] == 4

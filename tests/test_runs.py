@@ -18,7 +18,7 @@ import nbformat
 import pytest
 from batch_project import ROOT, STUDY, cell, make_project
 
-from compendium import paths, provenance, runs
+from compendium import journal, paths, provenance, runs
 from compendium.paths import FailureError, UsageError
 from compendium.runs import check_executed, execute, find_runs, load_run, problems
 
@@ -254,17 +254,23 @@ def test_an_interrupted_run_leaves_nothing(root, kind):
 
 
 def test_leftovers_of_ended_attempts_are_swept(root):
-    final = root / "smoke-12345678"
+    (root / "experiments.yml").touch()
+    folder = root / "papermill_runs" / "tiny"
+    final = folder / "smoke-12345678"
     ended = subprocess.Popen(["true"])
     ended.wait()
-    stale = [root / f".partial-smoke-12345678-{ended.pid}", root / f".partial-smoke-12345678-{os.getpid()}"]
-    running = root / ".partial-smoke-12345678-1"
-    other = root / f".partial-smoke-99999999-{ended.pid}"
-    aside = root / f".partial-smoke-12345678-{ended.pid}-old"
-    for folder in [*stale, running, other, aside]:
-        folder.mkdir()
-    runs._sweep(root)
-    assert {p.name for p in root.iterdir()} == {final.name, running.name}
+    machine, own = journal.owner().split("-")
+    dead, running, far = f"{machine}-{ended.pid}", f"{machine}-1", "00000000-1"
+    stale = [folder / f".partial-smoke-12345678-{whose}" for whose in (dead, f"{machine}-{own}")]
+    under_way = [folder / f".partial-smoke-12345678-{whose}" for whose in (running, far)]
+    for whose in (dead, running, far):
+        paths.write_atomically(journal.path_of("tiny", "smoke-12345678", whose), "{}")
+    other = folder / f".partial-smoke-99999999-{dead}"
+    aside = folder / f".partial-smoke-12345678-{dead}-old"
+    for left in [*stale, *under_way, other, aside]:
+        left.mkdir(parents=True)
+    runs.sweep(folder)
+    assert {p.name for p in folder.iterdir()} == {final.name, *(p.name for p in under_way)}
 
 
 def test_a_folder_without_a_record_is_no_run(root):

@@ -14,10 +14,11 @@ import pytest
 from pydantic import ValidationError
 
 from compendium import execution as module
+from compendium import study as study_module
 from compendium import trials
 from compendium.execution import TrialsFailedError
 from compendium.problems import Digits, Synthetic
-from compendium.study import Results, Setting, Study, publish, save
+from compendium.study import Results, Setting, Study, publish, replay, save
 from mlogb_core.simulation import run_trial, trial_streams
 
 PROBLEM = Synthetic(dimension=6, rewards=(0.5, 1.0), parameter_norm=2.0, n_actions=(3, 9))
@@ -452,6 +453,106 @@ def test_a_finding_that_is_not_plain_is_refused(results, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+# Blocks of rounds, and the tables of a finished run
+
+
+def test_a_block_has_the_sums(results):
+    study = STUDY.model_copy(update={"block": 7})  # 30 rounds: the last block is shorter
+    blocks = Results.of(study, results.frame, results.final).rounds
+    assert list(blocks.columns) == ["setting", "trial", "round", "policy", "reward", "regret"]
+    assert sorted(blocks["round"].unique()) == [7, 14, 21, 28, 30]
+    assert blocks["round"].dtype == np.int32
+    assert len(blocks) == 5 * 3 * (5 + 3)
+    for row in blocks[::11].itertuples():
+        part = rows_of(results.frame, row.setting, row.policy, row.trial)
+        part = part[(part["round"] <= row.round) & (part["round"] > (row.round - 1) // 7 * 7)]
+        assert row.regret == pytest.approx(part["regret"].sum(), rel=1e-12)
+        assert row.reward == pytest.approx(part["reward"].sum(), rel=1e-12)
+    pd.testing.assert_frame_equal(
+        blocks.groupby(["setting", "policy"], observed=True)["regret"].sum(),
+        results.rounds.groupby(["setting", "policy"], observed=True)["regret"].sum(),
+    )
+
+
+def test_a_long_study_is_published_in_blocks(results, tmp_path):
+    """Its timings, final states and margins are those of all rounds."""
+    study = STUDY.model_copy(update={"block": 30})
+    whole = Results.of(study, results.frame, results.final)
+    assert (len(whole.rounds), whole.margins) == (3 * (5 + 3), results.margins)
+    pd.testing.assert_frame_equal(whole.timings, results.timings)
+
+
+def finished(folder, *parts):
+    """The folder of a finished run with these studies."""
+    folder.mkdir()
+    save(folder, *parts, best="first")
+    (folder / "record.json").write_text("{}")
+    return folder
+
+
+def assert_same_tables(left, right):
+    """Types, categories and values: what a notebook prints and computes is the same."""
+    for name in ("rounds", "timings", "final"):
+        first, second = getattr(left, name), getattr(right, name)
+        pd.testing.assert_frame_equal(first, second, check_exact=True, check_categorical=True, obj=name)
+    pd.testing.assert_frame_equal(left.final_regret, right.final_regret, check_exact=True)
+    assert (left.margins, left.data, left.study) == (right.margins, right.data, right.study)
+    assert left.record() == right.record()
+
+
+@pytest.mark.parametrize("blocks", [(1, 1), (4, 4), (1, 4), (4, 1)])
+def test_the_tables_of_a_finished_run(results, tmp_path, monkeypatch, blocks):
+    """Two studies in one run, of which one may lack columns of the other; handed over again, it is the same."""
+    first = Results.of(STUDY.model_copy(update={"block": blocks[0]}), results.frame, results.final)
+    other = renamed(results, ", again")
+    other = Results.of(other.study.model_copy(update={"block": blocks[1]}), other.frame, other.final)
+    folder = finished(tmp_path / "run", first, other)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(study_module, "obtain", lambda *_: pytest.fail("computed"))
+    read = [first.study.run(), other.study.run()]
+    for one, computed in zip(read, (first, other), strict=True):
+        assert_same_tables(one, computed)
+        assert one.frame is None
+    save(tmp_path, *read, best="first")
+    for name in WRITTEN:
+        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes(), name
+
+
+def test_a_finished_run_in_which_nobody_has_an_end(results, tmp_path):
+    settings = (FIRST.model_copy(update={"policies": ("random",)}),)
+    lone = STUDY.model_copy(update={"settings": settings, "n_trials": 1}).run(folder=tmp_path / "trials")
+    folder = finished(tmp_path / "run", lone)
+    assert_same_tables(replay(lone.study, folder), lone)
+    save(tmp_path, replay(lone.study, folder), best="first")
+    assert (tmp_path / "final.parquet").read_bytes() == (folder / "final.parquet").read_bytes()
+    both = finished(tmp_path / "both", lone, renamed(results, ", again"))
+    assert_same_tables(replay(lone.study, both), lone)
+
+
+def test_a_finished_run_of_other_parameters(results, tmp_path, monkeypatch):
+    monkeypatch.chdir(finished(tmp_path / "run", results))
+    for change in ({"seed": 12}, {"n_rounds": 31}, {"block": 2}, {"settings": (FIRST,)}):
+        with pytest.raises(ValueError, match="holds no study 'tests' with these parameters"):
+            STUDY.model_copy(update=change).run()
+
+
+@pytest.mark.parametrize("missing", ["record.json", "study.json", "results.parquet", "final.parquet"])
+def test_another_folder_is_no_finished_run(serial, tmp_path, monkeypatch, missing):
+    """Such as that of the notebooks, or of a run that is being made: there the trials are asked for."""
+    folder = finished(tmp_path / "run", serial[0])
+    (folder / missing).unlink()
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(study_module.paths, "trials_folder", lambda: serial[1])
+    assert STUDY.run().frame is not None
+
+
+def test_who_names_workers_or_a_folder_wants_trials(serial, tmp_path, monkeypatch):
+    monkeypatch.chdir(finished(tmp_path / "run", serial[0]))
+    assert STUDY.run(folder=serial[1]).frame is not None
+    monkeypatch.setattr(study_module.paths, "trials_folder", lambda: serial[1])
+    assert STUDY.run(n_jobs=1).frame is not None
+
+
 # What is refused
 
 
@@ -464,6 +565,7 @@ def test_a_finding_that_is_not_plain_is_refused(results, tmp_path):
         ({"n_rounds": 0}, "n_rounds"),
         ({"n_trials": -1}, "n_trials"),
         ({"seed": -1}, "seed"),
+        ({"block": 0}, "block"),
         ({"rounds": 3}, "rounds"),
     ],
 )

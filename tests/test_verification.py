@@ -18,7 +18,6 @@ import pytest
 from batch_project import ROOT, make_real_project
 
 from compendium import paths, provenance, runs, trials, verification
-from compendium.study import Results
 from compendium.verification import verify
 
 FILES = (
@@ -190,17 +189,22 @@ def test_forged_tables_are_found_by_the_trials(run, monkeypatch):
         "final.parquet": "parameter_norm",
         "timings.parquet": "total_mean_ms",
     }
+
+    def found(spoilt, sample):
+        # The sidecar of the figure names the checksum of the table, so it sees the change as well.
+        return [line for line in verify(spoilt, sample) if not line.startswith("figures: tiny_regret.json")]
+
     for name, column in columns.items():
         spoilt = forge(run, **{name: changed_table(run, name, column)})
-        assert verify(spoilt, sample=0) == [
+        assert found(spoilt, sample=0) == [
             f"tiny, small, trial 0: the stored trial gives other rows of {name}"
         ]
         forge(run, **kept)
     shutil.rmtree(paths.trials_folder())  # as in a clone
     for name in ("results.parquet", "final.parquet"):
         spoilt = forge(run, **{name: changed_table(run, name, columns[name])})
-        assert verify(spoilt, sample=0) == []
-        assert verify(spoilt, sample=8) == [
+        assert found(spoilt, sample=0) == []
+        assert found(spoilt, sample=8) == [
             f"tiny, small, trial 0: computed again, it gives other rows of {name}"
         ]
         forge(run, **kept)
@@ -280,7 +284,7 @@ def test_what_cannot_be_checked_is_not_verified(run, monkeypatch):
 
 
 def test_the_sample_is_spread_and_the_same_every_time(run):
-    study = Results.__dataclass_fields__ and runs.load_run(run.path).record["study"]["studies"][0]
+    study = run.record["study"]["studies"][0]
     specs = verification.Study.model_validate(
         {name: study[name] for name in verification.Study.model_fields}
     ).specs()
