@@ -20,7 +20,7 @@ def variance(probabilities, logits):
 
 def pairs(n_cases, seed):
     """Pairs of logit vectors, close ones and far ones, saturated ones too."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, 1])  # not the stream of the starts
     for start in checks.logit_cases(n_cases, seed):
         yield start, start + rng.normal(size=start.size) * 10.0 ** rng.uniform(-4.0, 1.0)
 

@@ -236,7 +236,7 @@ def _coin_ratio(shifts: Array, level: float, rest: float) -> Array:
         tails, np.full_like(tails, rest)
     )
     variance = np.exp(heads + tails) * shifts**2
-    return np.divide(variance, entropy, out=np.zeros_like(entropy), where=entropy > 0.0)
+    return np.asarray(np.divide(variance, entropy, out=np.zeros_like(entropy), where=entropy > 0.0))
 
 
 def _entropy_terms(log_p: Array, log_q: Array) -> Array:
