@@ -51,6 +51,7 @@ def regret_curves(
     rounds: pd.DataFrame,
     titles: Mapping[str, str],
     variants: Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+    log: bool = True,
 ) -> Figure:
     """Cumulative regret over time, one panel per setting.
 
@@ -63,6 +64,9 @@ def regret_curves(
     variants : mapping, optional
         Lines of other settings that belong into a panel, as (setting, policy, label): drawn thin,
         with hollow symbols, in the policy's colour.
+    log : bool, optional
+        A logarithmic scale that the panels share, where policies differ by orders of magnitude; else
+        a linear scale for each panel.
 
     Returns
     -------
@@ -70,7 +74,7 @@ def regret_curves(
         Lines are means over trials, bands one sample standard deviation on each side.
     """
     _require(rounds["setting"], titles)
-    figure, axes = _panels(len(titles), height=4.4, share_y=True)
+    figure, axes = _panels(len(titles), height=4.4, share_y=log)
     for axis, (setting, title) in zip(axes, titles.items(), strict=True):
         chosen = rounds[rounds["setting"] == setting]
         for place, policy in enumerate(chosen["policy"].unique()):
@@ -81,10 +85,12 @@ def regret_curves(
             _require(rounds["setting"], {other: name})
             curves = _cumulative(rounds[(rounds["setting"] == other) & (rounds["policy"] == policy)])
             _draw_curve(axis, curves, STYLES[policy], name, place / 5 + 0.1, variant=True)
-        axis.set(title=title, xlabel="round t", yscale="log", xlim=(1, chosen["round"].max()))
-        axis.set_ylim(bottom=1)
+        scale = "log" if log else "linear"
+        axis.set(title=title, xlabel="round t", yscale=scale, xlim=(1, chosen["round"].max()))
         axis.grid(alpha=0.3, which="major")
         axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    for axis in axes:  # when all is drawn: a limit that is set ends the scaling of a shared axis
+        axis.set_ylim(bottom=1 if log else 0)
     axes[0].set_ylabel("cumulative regret (missed rewards)")
     _legend_below(figure, axes)
     return figure

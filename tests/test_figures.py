@@ -257,3 +257,16 @@ def test_every_policy_has_a_style():
 @pytest.mark.parametrize("attribute", ["label", "colour", "dashes", "marker"])
 def test_styles_differ(attribute):
     assert len({getattr(style, attribute) for style in STYLES.values()}) == len(STYLES)
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_every_panel_shows_all_of_its_curves(log):
+    """The second panel's regret is a hundred times that of the first."""
+    rounds = make_rounds()
+    larger = rounds["setting"] == list(TITLES)[-1]
+    rounds.loc[larger, "regret"] *= 100.0
+    figure = regret_curves(rounds, TITLES, log=log)
+    for axis, setting in zip(figure.axes, TITLES, strict=True):
+        sums = rounds[rounds["setting"] == setting].groupby(["policy", "trial"])["regret"].sum()
+        assert axis.get_ylim()[1] >= sums.groupby("policy").mean().max()
+        assert axis.get_yscale() == ("log" if log else "linear")
