@@ -187,18 +187,18 @@ def _compute_on_cluster(missing: Sequence[TrialSpec], folder: Path, address: str
             except TimeoutError:
                 raise TrialsFailedError(f"the cluster at {address} has no workers") from None
             futures = {client.submit(_caught, _compute, spec, spec.key, pure=False): spec for spec in missing}
-            arriving = as_completed(futures)  # type: ignore[no-untyped-call]
-            for future in _while_there_are_workers(client, arriving, len(futures)):
-                spec = futures[future]
-                _, result = _caught(_stored, spec, future, folder)
+            # With results: to ask for one whose worker has died meanwhile would wait for ever.
+            arriving = as_completed(futures, with_results=True, raise_errors=False)  # type: ignore[no-untyped-call]
+            for future, sent in _while_there_are_workers(client, arriving, len(futures)):
+                _, result = _caught(_stored, futures[future], future.status, sent, folder)
                 if isinstance(result, str):
                     failures.append(result)
                 future.release()
     _raise_if(failures, len(missing))
 
 
-def _while_there_are_workers(client: Any, arriving: Any, number: int) -> Iterator[Any]:
-    """The futures as they are done, or an error when nobody works on them any more."""
+def _while_there_are_workers(client: Any, arriving: Any, number: int) -> Iterator[tuple[Any, Any]]:
+    """The futures with their results as they are done, or an error when nobody works on them any more."""
     seen = time.monotonic()
     while number:
         if client.status != "running":
@@ -218,11 +218,13 @@ def _while_there_are_workers(client: Any, arriving: Any, number: int) -> Iterato
             seen = time.monotonic()
 
 
-def _stored(spec: TrialSpec, future: Any, folder: Path) -> pd.DataFrame:
-    """Fetch a trial that a worker computed and store it."""
-    if future.status == "cancelled":
+def _stored(spec: TrialSpec, status: str, sent: Any, folder: Path) -> pd.DataFrame:
+    """Store what a worker computed, or raise what became of it."""
+    if status == "error":  # a worker could not even start it, or it took its worker with it
+        raise sent[1]
+    if status != "finished":
         raise RuntimeError("the cluster gave it up")
-    _, result = future.result()  # or what a worker says that did not even start it
+    _, result = sent
     if isinstance(result, str):
         raise _ToldError(result)
     trials.store(spec, result, folder)

@@ -261,9 +261,9 @@ def replay(study: Study, folder: Path) -> Results:
         return part
 
     rounds = table("results")
-    if study.block > 1:  # other studies of the run may have more columns, and then these are empty
-        rounds = rounds[_COLUMNS_OF_BLOCKS]
-    rounds = rounds.astype({name: kind for name, kind in _WHOLE.items() if name in rounds.columns})
+    # Studies with and without blocks may share the table: empty columns, and an order that is the first's.
+    keys, sums = _COLUMNS_OF_BLOCKS[:4], _COLUMNS_OF_BLOCKS[4:]
+    rounds = rounds[_COLUMNS_OF_BLOCKS] if study.block > 1 else rounds[[*keys, *_WHOLE, *sums]].astype(_WHOLE)
     final = table("final", categorical=False)
     if final.empty:
         final = pd.DataFrame([], columns=final.columns)

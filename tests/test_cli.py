@@ -207,9 +207,10 @@ def test_status_has_a_line_for_each_run(mlogb, root, monkeypatch):
 
     shards = [state("smoke-1", True, 8, 3), state("smoke-1", True, 8, 3), state("smoke-1", False, 0, 0)]
     monkeypatch.setattr(journal, "states", lambda: [*shards, state("smoke-2", False, 0, 0)])
+    on = "stopped; the same `mlogb run` goes on from there"
     assert mlogb("status")[1].splitlines() == [
         "tiny/smoke-1, since 2026-11-28: 3 of 8 trials stored; running in 2 processes",
-        "tiny/smoke-2, since 2026-11-28: no trial known yet; stopped; the same `mlogb run` goes on from there",
+        f"tiny/smoke-2, since 2026-11-28: no trial known yet; {on}",
     ]
     monkeypatch.setattr(journal, "states", list)
     assert mlogb("status")[1].startswith("no batch is under way or was left unfinished")

@@ -469,8 +469,8 @@ def test_a_block_has_the_sums(results):
         assert row.regret == pytest.approx(part["regret"].sum(), rel=1e-12)
         assert row.reward == pytest.approx(part["reward"].sum(), rel=1e-12)
     pd.testing.assert_frame_equal(
-        blocks.groupby(["setting", "policy"], observed=True)["regret"].sum(),
-        results.rounds.groupby(["setting", "policy"], observed=True)["regret"].sum(),
+        blocks.groupby(["setting", "policy"], observed=True)[["regret"]].sum(),
+        results.rounds.groupby(["setting", "policy"], observed=True)[["regret"]].sum(),
     )
 
 
@@ -502,7 +502,7 @@ def assert_same_tables(left, right):
 
 @pytest.mark.parametrize("blocks", [(1, 1), (4, 4), (1, 4), (4, 1)])
 def test_the_tables_of_a_finished_run(results, tmp_path, monkeypatch, blocks):
-    """Two studies in one run, of which one may lack columns of the other; handed over again, it is the same."""
+    """Two studies in one run, one without columns of the other; handed over again, the bytes are the same."""
     first = Results.of(STUDY.model_copy(update={"block": blocks[0]}), results.frame, results.final)
     other = renamed(results, ", again")
     other = Results.of(other.study.model_copy(update={"block": blocks[1]}), other.frame, other.final)
