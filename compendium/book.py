@@ -14,7 +14,7 @@ from pathlib import Path
 from compendium import paths
 from compendium.paths import FailureError
 
-PAGES = ("ERRATA.md", "RESULTS.md", "CONTRIBUTING.md")
+PAGES = ("ERRATA.md", "RESULTS.md", "CONTRIBUTING.md", "benchmarks/README.md")
 MATHJAX = "tex-svg-full.js"
 
 _EXPERIMENTS = "mnist|mnist_validation|synthetic|parameter_grid|sketch_size|radius_scale|real_data|scale"
@@ -82,7 +82,7 @@ def _copy(source: Path, target: Path) -> None:
 
 def _linked(text: str) -> str:
     """Links to notebook texts lead to their pages; those to files outside the book become plain text."""
-    text = _TO_NOTEBOOK.sub(r"](\1.ipynb\2)", text)
+    text = _TO_NOTEBOOK.sub(r"](\1.ipynb\2)", text.replace("](book/", "]("))
     return _TO_FILE.sub(r"\1", text)
 
 

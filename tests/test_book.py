@@ -24,3 +24,35 @@ def test_quoted_lines_are_in_the_files_that_are_named():
                 assert code[0] in literal, code
                 quoted += 1
     assert quoted == 32
+
+
+def test_the_sources_are_gathered_and_their_links_lead_to_pages(tmp_path):
+    from compendium import book
+
+    folder = book.gather(tmp_path / "source")
+    listed = re.findall(
+        r"^(?:notebooks/[\w/]+|[A-Za-z]\w+(?:/\w+)?)$", (folder / "index.md").read_text(), re.MULTILINE
+    )
+    assert len(listed) > 25
+    for name in listed:
+        assert list(folder.glob(f"{name}.*")), name
+    gathered = {
+        path.relative_to(folder).with_suffix("").as_posix() for path in folder.glob("notebooks/**/*.ipynb")
+    }
+    assert gathered <= set(listed), gathered - set(listed)
+    for page in [*folder.rglob("*.ipynb"), *folder.rglob("*.md")]:
+        for target in re.findall(r"\]\(([\w./-]+\.(?:md|ipynb|png|svg))(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_links_out_of_the_book_become_text():
+    from compendium.book import _linked
+
+    assert (
+        _linked("[a](../mlogb_core/link.py) [b](02_woodbury_inverse.md#x)")
+        == "a [b](02_woodbury_inverse.ipynb#x)"
+    )
+    assert (
+        _linked("[c](../experiments/mnist.md) [d](claims.md)")
+        == "[c](../experiments/mnist.ipynb) [d](claims.md)"
+    )
