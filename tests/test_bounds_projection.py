@@ -90,6 +90,7 @@ def test_newton_steps_by_hand():
 
 def test_newton_steps_end_at_roundoff():
     assert newton_steps(0.9, 1e-300) <= 10
+    assert newton_steps(np.nextafter(1.0, 0.0), 1e-300) == 0
 
 
 @pytest.mark.parametrize(
