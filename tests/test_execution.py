@@ -300,7 +300,7 @@ def cluster(folder, workers=2, **environment):
     ]  # fmt: skip
     worker = [
         sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-dashboard", "--nthreads", "2",
-        "--no-nanny", "--local-directory", str(folder),
+        "--no-nanny", "--death-timeout", "60", "--local-directory", str(folder),
     ]  # fmt: skip
     options = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder, "env": python}
     processes = [subprocess.Popen(arguments, **options) for arguments in [scheduler, *[worker] * workers]]
