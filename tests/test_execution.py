@@ -372,6 +372,7 @@ def test_nobody_answers(tmp_path, monkeypatch):
 LONG = STUDY.model_copy(update={"n_rounds": 3000, "n_trials": 8})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("victims", "message"),
     [(slice(1, None), "the cluster lost its workers"), (slice(1), "the Dask scheduler is gone")],
@@ -530,6 +531,7 @@ def test_a_plan_leaves_nothing(project, capfd):
     assert journal.states() == []
 
 
+@pytest.mark.slow
 def test_a_kernel_that_dies_keeps_its_trials(project, whole):
     text = project / "notebooks" / "tiny.md"
     text.write_text(text.read_text().replace("publish(results,", "import os; os._exit(1)\npublish(results,"))
