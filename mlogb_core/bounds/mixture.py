@@ -24,7 +24,7 @@ from mlogb_core._validation import (
     as_positive,
     as_probability,
 )
-from mlogb_core.bounds.reward import curvature_constant
+from mlogb_core.bounds.confidence import remainder_constant
 from mlogb_core.confidence import Progress
 from mlogb_core.link import outcome_probabilities, smoothness
 
@@ -159,7 +159,8 @@ def shifted_mixture_loss_bound(
     action_bound : float, optional
         D.
     link_smoothness : float, optional
-        L; by default the smallest one.
+        L with :math:`\nabla\sigma \preceq LI` for all logits; by default the smallest one, 1/4 for
+        K = 1 and 1/2 for K >= 2. A smaller L, valid in a ball of parameters only, is not enough.
 
     Returns
     -------
@@ -269,7 +270,8 @@ def ville_parameters(n_outcomes: int, norm_bound: float, action_bound: float = 1
     .. math:: \eta = \tfrac12\alpha, \quad \alpha = 2(1+SD) + \ln(K+1), \qquad
               \lambda = \alpha D^2\max\{2L,\ 2\theta_K SD\}
 
-    with :math:`\theta_1 = 1/(6\sqrt3)` and :math:`\theta_K = \sqrt2/(3\sqrt3)` for K >= 2.
+    with :math:`L = 1/4` for K = 1 and 1/2 for K >= 2, and :math:`\theta_K` from
+    `mlogb_core.bounds.confidence.remainder_constant`.
 
     Parameters
     ----------
@@ -289,7 +291,7 @@ def ville_parameters(n_outcomes: int, norm_bound: float, action_bound: float = 1
     """
     S, D = as_positive("norm_bound", norm_bound), as_positive("action_bound", action_bound)
     alpha = 2.0 * (1.0 + S * D) + math.log(as_integer("n_outcomes", n_outcomes, minimum=1) + 1)
-    curved = 2.0 * _remainder_constant(n_outcomes) * S * D
+    curved = 2.0 * remainder_constant(n_outcomes) * S * D
     return alpha * D**2 * max(2.0 * smoothness(n_outcomes), curved), alpha / 2
 
 
@@ -307,8 +309,8 @@ def ville_radius_terms(
        + 2\eta\theta_K SD\sum_{s\le t}\|(W_{s+1}-W_s)x_s\|_2^2
        - \tfrac12\sum_{s\le t}\|W_{s+1}-W_s\|_{Z_s}^2
 
-    with :math:`\varphi = (e^v - 1)/v` at :math:`v = 4\eta LD^2/\lambda`, the constants
-    :math:`\theta_1 = 1/(6\sqrt3)`, :math:`\theta_K = \sqrt2/(3\sqrt3)` for K >= 2, and
+    with :math:`\varphi = (e^v - 1)/v` at :math:`v = 4\eta LD^2/\lambda`, :math:`\theta_K` from
+    `mlogb_core.bounds.confidence.remainder_constant`, and
 
     .. math:: \mathcal{T}_t = \Delta_t^{\lambda}\Bigl(Kd\ln\Delta_t^{\lambda/2}
               + m\ln\bigl(1 + \tfrac{2D^2t}{m\lambda}\bigr)\Bigr) \ge
@@ -317,13 +319,14 @@ def ville_radius_terms(
     Parameters
     ----------
     progress : Progress
-        Where the policy stands; :math:`\eta \ge \alpha/2` is assumed.
+        Where the policy stands; exact steps from :math:`W_1 = 0` with :math:`\eta \ge \alpha/2` are
+        assumed.
     confidence : float
         :math:`\delta \in (0, 1)`, the probability of failure.
     action_bound : float, optional
         D >= the norm of every action.
     smoothness : float, optional
-        L with :math:`\nabla\sigma \preceq LI`; by default the smallest one.
+        L with :math:`\nabla\sigma \preceq LI` for all logits; by default the smallest one.
     trace : float, optional
         The sum of traces itself, if it was recorded; then :math:`\mathcal{T}_t` is not needed.
 
@@ -358,7 +361,7 @@ def ville_radius_terms(
         "ridge": lam * S**2,
         "martingale": -2.0 * eta * math.log(as_probability("confidence", confidence)),
         "sketch": 2.0 * eta**2 * slope * as_non_negative("trace", trace),
-        "logit_movement": 2.0 * eta * _remainder_constant(K) * S * D * progress.logit_movement,
+        "logit_movement": 2.0 * eta * remainder_constant(K) * S * D * progress.logit_movement,
         "hessian_movement": -0.5 * progress.hessian_movement,
     }
 
@@ -367,11 +370,6 @@ def ville_radius_terms(
 def _gauss_hermite(n_nodes: int) -> tuple[Array, Array]:
     nodes, weights = np.polynomial.hermite_e.hermegauss(n_nodes)
     return nodes, weights
-
-
-def _remainder_constant(n_outcomes: int) -> float:
-    r""":math:`\theta_K`, which is :math:`\gamma_K` times the largest spread of a unit vector."""
-    return curvature_constant(n_outcomes) * (1.0 if n_outcomes == 1 else math.sqrt(2.0))
 
 
 def _checked_smoothness(n_outcomes: int, value: float | None) -> float:
