@@ -9,6 +9,7 @@ reproduces a statement and another does not, it is *reproduced under a condition
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from compendium.paths import FailureError
 from compendium.runs import Run, find_runs
 
 PAGE = "RESULTS.md"
+README_BLOCK = re.compile(r"(<!-- verdicts: begin -->\n).*?(<!-- verdicts: end -->)", re.DOTALL)
 REPRODUCED, CONDITION, NOT, UNDECIDED = (
     "reproduced",
     "reproduced under a condition",
@@ -63,7 +65,7 @@ def page() -> str:
         "Made by `mlogb results` from the runs in `papermill_runs/`; no figure here is typed in. Intervals",
         "are 95 % intervals of Student's t over trials, of paired differences: all policies of a trial meet",
         "the same actions and the same outcome uniforms. A statement about regret is reproduced when the",
-        'interval lies within what the paper says (0 to 20 % for "about 10 %", 10 % either way for',
+        'interval lies within what the paper says (at most 20 % more for "about 10 %", 10 % either way for',
         '"comparable"), one about time when the median over trials reaches the saving.',
         "",
         "| claim | the paper | verdict |",
@@ -142,7 +144,8 @@ def _time(claim: str, paper: str, saving: float, run: Run) -> Finding:
         for opponent in ("oful-literal", "oful"):
             saved = 1.0 - 1.0 / report.time_ratio(timings, setting, opponent, "eofd")
             verdicts.append(REPRODUCED if saved >= saving else NOT)
-            lines.append(f"{name}, against {label(opponent)}: {saved:+.0%} saved")
+            said = f"{saved:.0%} saved" if saved >= 0 else f"{-saved:.0%} more time"
+            lines.append(f"{name}, against {label(opponent)}: {said}")
     return Finding(claim, paper, list(zip(lines, verdicts, strict=True)), _together(verdicts), [run])
 
 
@@ -238,17 +241,32 @@ def _link(run: Run) -> str:
     return f"[{name}]({place})"
 
 
+def short_form() -> str:
+    """The table for the README: what the paper says, and the verdict."""
+    lines = ["| the paper says | verdict |", "|---|---|"]
+    return "\n".join([*lines, *(f"| {f.paper} | {f.verdict} |" for f in findings())]) + "\n"
+
+
 def write(check: bool = False) -> None:
-    """Write RESULTS.md, or check that it is what the runs give.
+    """Write RESULTS.md and its short form in the README, or check that they are what the runs give.
 
     Raises
     ------
     FailureError
-        If a run is missing, or the page differs under `check`.
+        If a run is missing, the README has no block for it, or a page differs under `check`.
     """
-    path = paths.project_root() / PAGE
-    text = page()
-    if check and (not path.is_file() or path.read_text(encoding="utf-8") != text):
-        raise FailureError(f"{PAGE} is not what the committed runs give: `mlogb results` makes it")
-    if not check:
-        paths.write_atomically(path, text)
+    root = paths.project_root()
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    if not README_BLOCK.search(readme):
+        raise FailureError(
+            "README.md has no block between <!-- verdicts: begin --> and <!-- verdicts: end -->"
+        )
+    table = short_form()
+    contents = {PAGE: page(), "README.md": README_BLOCK.sub(lambda m: m[1] + table + m[2], readme)}
+    for name, text in contents.items():
+        path = root / name
+        before = path.read_text(encoding="utf-8") if path.is_file() else None
+        if check and before != text:
+            raise FailureError(f"{name} is not what the committed runs give: `mlogb results` makes it")
+        if before != text:
+            paths.write_atomically(path, text)

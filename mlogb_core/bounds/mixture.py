@@ -39,7 +39,7 @@ def expected_probabilities(logits: ArrayLike, covariance: ArrayLike, n_nodes: in
     Parameters
     ----------
     logits : (K,) array
-        Mean z of the logits, K at most 3: the grid has `n_nodes`^K points.
+        Mean z of the logits, K at most 3: the grid has the K-th power of `n_nodes` points.
     covariance : (K, K) array
         :math:`\Sigma \succeq 0`; for the mixture, A(x)/c with A(x) from `inverse_blocks`.
     n_nodes : int, optional
