@@ -102,7 +102,7 @@ class Study(BaseModel):
         ValueError
             If the working folder is a finished run that holds no such study.
         """
-        if n_jobs is None and folder is None and _is_finished_run(Path.cwd()):
+        if folder is None and _is_finished_run(Path.cwd()):
             return replay(self, Path.cwd())
         orders = Orders(jobs=n_jobs) if n_jobs is not None else Orders.from_environment()
         specs = self.specs()

@@ -546,11 +546,12 @@ def test_another_folder_is_no_finished_run(serial, tmp_path, monkeypatch, missin
     assert STUDY.run().frame is not None
 
 
-def test_who_names_workers_or_a_folder_wants_trials(serial, tmp_path, monkeypatch):
+def test_who_names_a_folder_wants_trials_and_who_names_workers_does_not(serial, tmp_path, monkeypatch):
+    """A study of times says `n_jobs=1`, and must not be measured again in the folder of its run."""
     monkeypatch.chdir(finished(tmp_path / "run", serial[0]))
     assert STUDY.run(folder=serial[1]).frame is not None
-    monkeypatch.setattr(study_module.paths, "trials_folder", lambda: serial[1])
-    assert STUDY.run(n_jobs=1).frame is not None
+    monkeypatch.setattr(study_module.paths, "trials_folder", lambda: pytest.fail("asked for trials"))
+    assert STUDY.run(n_jobs=1).frame is None
 
 
 # What is refused
