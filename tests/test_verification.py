@@ -322,3 +322,22 @@ def test_nbval_executes_a_run_in_its_folder(run):
     assert " passed" in done.stdout
     assert not paths.trials_folder().exists()
     assert runs.problems(run.path) == []
+
+
+def test_another_version_of_the_library_may_change_last_digits_of_the_final_states_only(run, monkeypatch):
+    """What was played must be the same to the bit in any version."""
+    monkeypatch.setattr(verification, "_replay_problems", lambda *_: [])
+    shutil.rmtree(paths.trials_folder())
+    monkeypatch.setattr(verification.trials, "library_digest", lambda: "another version")
+    kept = {name: (run.path / name).read_bytes() for name in ("results.parquet", "final.parquet")}
+
+    def found(name, column, by):
+        spoilt = forge(run, **{name: changed_table(run, name, column, by=by)})
+        lines = [line for line in verify(spoilt, 8) if "computed again" in line]
+        forge(run, **kept)
+        return lines
+
+    assert found("final.parquet", "parameter_norm", 1e-12) == []
+    for name, column, by in (("final.parquet", "parameter_norm", 1e-6), ("results.parquet", "regret", 1e-12)):
+        (line,) = found(name, column, by)
+        assert line.endswith(f"{name} (the library has changed since)")
