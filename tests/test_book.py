@@ -56,3 +56,12 @@ def test_links_out_of_the_book_become_text():
         _linked("[c](../experiments/mnist.md) [d](claims.md)")
         == "[c](../experiments/mnist.ipynb) [d](claims.md)"
     )
+
+
+def test_the_script_that_typesets_formulas_is_the_bundled_one(tmp_path):
+    from compendium import book
+
+    script = (book.gather(tmp_path / "source") / "_static" / book.MATHJAX).read_text(encoding="utf-8")
+    assert "MathJax" in script
+    assert not script.startswith("import")
+    assert len(script) > 1_000_000
