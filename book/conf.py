@@ -27,6 +27,8 @@ prf_realtyp_to_countertyp = {}
 html_theme = "sphinx_book_theme"
 html_title = "EOFD-MLogB, an executable companion"
 html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_js_files = [("claims.js", {"defer": "defer"})]
 html_theme_options = {
     "use_download_button": False,
     "use_fullscreen_button": False,
