@@ -34,4 +34,5 @@ html_theme_options = {
     "use_fullscreen_button": False,
     "show_toc_level": 2,
     "home_page_in_toc": True,
+    "secondary_sidebar_items": {"**": ["page-toc"], "claims": [], "notation": [], "algorithm": []},
 }

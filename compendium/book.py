@@ -11,7 +11,8 @@ import re
 import shutil
 from pathlib import Path
 
-from compendium import book_parts, claims_page, link_titles, paths
+from compendium import book_parts, claim_links, claims_page, link_titles, paths
+from compendium.claims import load_registry
 from compendium.paths import FailureError
 
 PAGES = ("ERRATA.md", "RESULTS.md", "CONTRIBUTING.md", "benchmarks/README.md")
@@ -76,12 +77,25 @@ def gather(folder: Path) -> Path:
         if page.name not in PAGES:
             text = page.read_text(encoding="utf-8").replace("](../", "](")
             page.write_text(book_parts.filled(_linked(text), root), encoding="utf-8")
-    page, graph = folder / "claims.md", folder / "claims_graph.svg"
-    text = claims_page.with_graph(page.read_text(encoding="utf-8"), graph.read_text(encoding="utf-8"))
-    page.write_text(text, encoding="utf-8")
+    _link_claims(folder)
     (folder / "_static").mkdir(exist_ok=True)
     shutil.copyfile(_mathjax(), folder / "_static" / MATHJAX)
     return folder
+
+
+def _link_claims(folder: Path) -> None:
+    """Mentions of claims in notebooks and errata lead to the page of the claims, with its graph set in."""
+    known = load_registry().by_id
+    for path in sorted(folder.rglob("*.ipynb")):
+        claim_links.link_notebook(
+            path, known, "../" * (len(path.relative_to(folder).parts) - 1) + "claims.md"
+        )
+    errata = folder / "ERRATA.md"
+    text = claim_links.linked(errata.read_text(encoding="utf-8"), known, "claims.md")
+    errata.write_text(claim_links.link_headings(text, known, "claims.md"), encoding="utf-8")
+    page, graph = folder / "claims.md", folder / "claims_graph.svg"
+    text = claims_page.with_graph(page.read_text(encoding="utf-8"), graph.read_text(encoding="utf-8"))
+    page.write_text(text, encoding="utf-8")
 
 
 def _copy(source: Path, target: Path) -> None:

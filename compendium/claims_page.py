@@ -20,7 +20,8 @@ _PAGE = """\
 
 Made by `mlogb claims --write` from `claims.yml` and from what the executed notebooks print; nothing
 here is typed in. Numbers C are claims of the paper with its labels, R are results of this project.
-[The errata](../ERRATA.md) have the counterexamples and the corrected statements in full.
+[The errata](../ERRATA.md) have the counterexamples and the corrected statements in full. Below the table are
+[a graph of what depends on what](#what-depends-on-what) and [the evidence](#the-evidence) of each.
 
 {counts}
 

@@ -61,8 +61,8 @@ typed in. A figure is drawn when a notebook is executed as a recorded run, and i
 `figures/NAME.json`) names the run, the results and the checksums. `mlogb verify` recomputes trials of the
 runs and checks every checksum; `mlogb run EXPERIMENT --profile paper` makes a run again.
 
-| figure | what it shows | experiment, profile | run | commit | date |
-|---|---|---|---|---|---|
+| figure | run | commit | date |
+|---|---|---|---|
 """
 
 
@@ -136,10 +136,8 @@ def _bench(root: Path) -> Iterator[Source]:
 
 def _row(name: str, sidecar: Mapping[str, Any], source: Source) -> str:
     cells = [
-        f"[{name}](#{name})",
-        SHOWN[name],
-        f"{sidecar['experiment']}, {sidecar['profile']}",
-        f"[{source.name.rpartition('/')[2]}](#{slug(source.title)})",
+        f"[{name}](#{name}). {SHOWN[name]}",
+        f"[{source.title}](#{slug(source.title)})",
         f"`{sidecar['git_commit'][:8]}`",
         source.record["started"][:10],
     ]

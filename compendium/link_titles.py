@@ -20,7 +20,8 @@ _NAMED = (
     re.compile(r'<a href="#([^"]+)" data-claim="[^"]+"[^>]*><title>(.*?)</title>', re.DOTALL),
 )
 _LINK = re.compile(
-    r'<a class="(?P<class>reference internal[^"]*)" href="(?P<page>[^"#:]*)#(?P<id>[^"]+)">(?P<text>.*?)</a>',
+    r'<a class="(?P<class>reference internal[^"]*)" href="(?P<page>[^"#:]*)#(?P<id>[^"]+)"'
+    r'(?: title="(?P<given>[^"]*)")?>(?P<text>.*?)</a>',
     re.DOTALL,
 )
 _LONGEST = 300
@@ -42,8 +43,11 @@ def add(folder: Path) -> int:
         def titled(found: re.Match[str], path: Path = path) -> str:
             target = path if not found["page"] else Path(os.path.normpath(path.parent / found["page"]))
             title = names.get(target, {}).get(found["id"], "")
-            if not title or title == _plain(found["text"]):
+            given = found["given"] or ""
+            if not title or title == _plain(found["text"]) or given not in ("", found["id"]):
                 return found[0]
+            if given:  # Sphinx gives the name of a function: keep it, and say what it does
+                title = f"{given}: {title}"
             return (
                 f'<a class="{found["class"]}" href="{found["page"]}#{found["id"]}"'
                 f' title="{html.escape(title)}">{found["text"]}</a>'
