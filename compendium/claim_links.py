@@ -12,7 +12,7 @@ from compendium.evidence import CLAIM
 
 #: What stays as it is: fenced blocks of code, headings, directives, code, roles, formulas, links, comments.
 _KEPT = re.compile(
-    r"^(?P<fence>`{3,}).*?^(?P=fence)`*$|^#.*$|^:{3,}.*$|^:\w.*$|<!--.*?-->|\$\$.*?\$\$|\$[^$]*\$"
+    r"^(?P<fence>`{3,}).*?^(?P=fence)`*$|^#[^\n]*$|^:{3,}[^\n]*$|^:\w[^\n]*$|<!--.*?-->|\$\$.*?\$\$|\$[^$]*\$"
     r"|(?:\{[\w:]+\})?(?P<tick>`+).+?(?P=tick)|!?\[[^\]]*\]\([^)]*\)",
     re.DOTALL | re.MULTILINE,
 )
