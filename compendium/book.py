@@ -9,6 +9,9 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from compendium import book_parts, claim_links, claims_page, link_titles, paths
@@ -53,10 +56,21 @@ def build(target: Path | None = None) -> Path:
     target = target or root / "book" / "_build" / "html"
     source = gather(root / "book" / "_build" / "source")
     arguments = ["-b", "html", "-W", "--keep-going", "-q", "-d", str(target.parent / "doctrees")]
-    if build_main([*arguments, str(source), str(target)]) != 0:
+    with _without_notices_to_extensions():
+        failed = build_main([*arguments, str(source), str(target)]) != 0
+    if failed:
         raise FailureError("the book has warnings; see above")
     link_titles.add(target)
     return target / "index.html"
+
+
+@contextmanager
+def _without_notices_to_extensions() -> Iterator[None]:
+    """Leave out what Sphinx tells the authors of these extensions about its version after next."""
+    with warnings.catch_warnings():
+        for module in ("myst_parser", "sphinx_book_theme", "sphinx_proof"):
+            warnings.filterwarnings("ignore", category=PendingDeprecationWarning, module=rf"{module}\.")
+        yield
 
 
 def gather(folder: Path) -> Path:

@@ -110,3 +110,23 @@ def test_notebooks_of_experiments_name_their_recorded_runs(tmp_path):
         (said,) = [cell["source"] for cell in page["cells"] if cell.get("id") == "recorded-runs"]
         assert f"[{run.path.name}](../../figures.md#{figures_page.anchor(run)})" in said
         assert figures_page.anchor(run) in anchors
+
+
+def test_only_notices_to_the_authors_of_extensions_are_left_out():
+    import warnings
+
+    from compendium import book
+
+    def warn(module: str, category: type[Warning]) -> None:
+        warnings.warn_explicit("old", category, "file.py", 1, module=module)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with book._without_notices_to_extensions():
+            warn("sphinx_proof.domain", PendingDeprecationWarning)
+            for module, category in {
+                "compendium.book": PendingDeprecationWarning,
+                "sphinx_proof.domain": DeprecationWarning,
+            }.items():
+                with pytest.raises(category):
+                    warn(module, category)
