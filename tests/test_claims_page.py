@@ -148,6 +148,6 @@ def test_mentions_in_prose_become_links(text, expected):
 
 
 def test_headings_that_name_claims_get_a_line_of_links():
-    wrong, rest = "### Wrong (C5, C6, lem:a)\n", "\nText\n\n### Right (lem:b)\n"
+    wrong, rest = "### Wrong (C5, C6, C99, lem:a)\n", "\nText\n\n### Right (lem:b)\n"
     links = "\n*In the registry:* [C5](p#c5), [C6](p#c6).\n"
     assert link_headings(wrong + rest, {"C5", "C6"}, "p") == wrong + links + rest
