@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test test-slow test-very-slow mutants claims data book bench lint notebooks readme lab lock clean
+.PHONY: help setup reproduce test test-browser test-slow test-very-slow mutants claims data book bench lint notebooks readme lab lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -41,8 +41,11 @@ lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint  ## every check: lint, types, unit, property and doc tests, notebooks, a smoke batch
-	$(BIN)/python -m pytest --nbval -n $(JOBS) --dist loadscope -m "not slow and not very_slow"
+test: lint  ## every check: lint, types, unit, property and doc tests, notebooks, a smoke batch (BOOK=1: the book too)
+	$(BIN)/python -m pytest --nbval -n $(JOBS) --dist loadscope -m "not slow and not very_slow$(if $(BOOK),, and not browser)"
+
+test-browser: $(STAMP)  ## build the book and read it in an installed Chromium or Chrome (a minute or two)
+	$(BIN)/python -m pytest -m browser tests/test_site.py
 
 test-slow: $(STAMP)  ## the long comparisons with the literal algorithms
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope -m slow
