@@ -87,10 +87,9 @@ def _linked(text: str) -> str:
 
 
 def _mathjax() -> Path:
-    """The one file that is all of MathJax; the package has its sources under the same name."""
     spec = importlib.util.find_spec("mathjax")
     for folder in (spec.submodule_search_locations or []) if spec else []:
-        found = sorted(Path(folder).rglob(f"es5/{MATHJAX}"))
+        found = sorted(Path(folder).rglob(f"es5/{MATHJAX}"))  # not the sources, which are also there
         if found:
             return found[0]
     raise FailureError(f"the book needs {MATHJAX} of the package django-static-mathjax")
