@@ -64,7 +64,9 @@
     [...document.images].filter((image) => image.complete && !image.naturalWidth).map((image) => image.src);
 
   const links = () =>
-    [...document.querySelectorAll("a[href]")].map((anchor) => anchor.href).filter((href) => href.startsWith("file:"));
+    [...document.querySelectorAll("a[href]")] // those of a drawing have no text as their href
+      .map((anchor) => new URL(anchor.getAttribute("href"), document.baseURI).href)
+      .filter((href) => href.startsWith("file:"));
 
   const anchors = () => [
     ...[...document.querySelectorAll("[id]")].map((element) => element.id),

@@ -51,6 +51,7 @@ def launched() -> Iterator[Any]:
 def opened(browser: Any, file: Path, query: str = "", size: dict[str, int] = DESKTOP) -> Iterator[Any]:
     """A page in a window of its own, with all its formulas typeset; its noise is in ``page.noise``."""
     context = browser.new_context(viewport=size)
+    context.set_default_timeout(120_000)  # milliseconds; for machines with other things to do
     page = context.new_page()
     page.noise = noise = []
     page.on("console", lambda line: noise.append(f"console: {line.text}") if line.type == "error" else None)
