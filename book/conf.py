@@ -26,6 +26,9 @@ mathjax3_config = {"loader": {"load": []}}
 prf_realtyp_to_countertyp = {}
 html_theme = "sphinx_book_theme"
 html_title = "EOFD-MLogB, an executable companion"
+html_context = {"default_mode": "auto"}
+# Summaries are fetched, which a browser refuses for pages that are files.
+html_show_search_summary = False
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_js_files = [("claims.js", {"defer": "defer"})]

@@ -101,7 +101,15 @@ def run(mutant: Mutant | None) -> Outcome:
 
 def _judge(copy: Path) -> Outcome:
     own = {"PYTHONPATH": str(copy), "MLOGB_ROOT": str(copy), "HYPOTHESIS_STORAGE_DIRECTORY": str(copy)}
-    options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "-m", "not slow and not very_slow"]
+    options = [
+        "-x",
+        "-q",
+        "--no-header",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not slow and not very_slow and not browser",
+    ]
     command = [sys.executable, "-m", "pytest", *options, *suite()]
     try:
         done = subprocess.run(
