@@ -10,6 +10,7 @@ extensions = [
     "numpydoc",
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
+    "compendium.crossref",
 ]
 root_doc = "index"
 exclude_patterns = ["_build", "conf.py"]
@@ -23,7 +24,7 @@ autodoc_typehints = "none"
 numpydoc_show_class_members = False
 mathjax_path = "tex-svg-full.js"
 mathjax3_config = {"loader": {"load": []}}
-prf_realtyp_to_countertyp = {}
+prf_realtyp_to_countertyp = dict.fromkeys(("lemma", "corollary", "proposition"), "theorem")  # one counter
 html_theme = "sphinx_book_theme"
 html_title = "EOFD-MLogB, an executable companion"
 html_context = {"default_mode": "auto"}

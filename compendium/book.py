@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from compendium import book_parts, claim_links, claims_page, link_titles, paths
+from compendium import book_parts, claim_links, claims_page, crossref, link_titles, paths
 from compendium.claims import load_registry
 from compendium.paths import FailureError
 
@@ -94,6 +94,7 @@ def gather(folder: Path) -> Path:
     _link_claims(folder)
     (folder / "_static").mkdir(exist_ok=True)
     shutil.copyfile(_mathjax(), folder / "_static" / MATHJAX)
+    crossref.link_sources(folder, root)
     return folder
 
 

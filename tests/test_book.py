@@ -30,6 +30,7 @@ def test_quoted_lines_are_in_the_files_that_are_named():
 
 def test_the_sources_are_gathered_and_their_links_lead_to_pages(tmp_path):
     from compendium import book
+    from compendium.statements import without_code
 
     folder = book.gather(tmp_path / "source")
     listed = re.findall(
@@ -43,7 +44,8 @@ def test_the_sources_are_gathered_and_their_links_lead_to_pages(tmp_path):
     }
     assert gathered <= set(listed), gathered - set(listed)
     for page in [*folder.rglob("*.ipynb"), *folder.rglob("*.md")]:
-        for target in re.findall(r"\]\(([\w./-]+\.(?:md|ipynb|png|svg))(?:#[^)]*)?\)", page.read_text()):
+        prose = without_code(page.read_text())
+        for target in re.findall(r"\]\(([\w./-]+\.(?:md|ipynb|png|svg))(?:#[^)]*)?\)", prose):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
