@@ -43,6 +43,7 @@ def test_the_sources_are_gathered_and_their_links_lead_to_pages(tmp_path):
         path.relative_to(folder).with_suffix("").as_posix() for path in folder.glob("notebooks/**/*.ipynb")
     }
     assert gathered <= set(listed), gathered - set(listed)
+    assert b"import " not in (folder / "_static" / book.MATHJAX).read_bytes()[:200]  # whole in one file
     for page in [*folder.rglob("*.ipynb"), *folder.rglob("*.md")]:
         prose = without_code(page.read_text())
         for target in re.findall(r"\]\(([\w./-]+\.(?:md|ipynb|png|svg))(?:#[^)]*)?\)", prose):
