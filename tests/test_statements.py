@@ -170,10 +170,30 @@ def test_the_sources_are_well_formed_and_name_what_there_is():
     assert len(crossref.implementations(labels, known)) > 50
 
 
-def test_formulas_use_what_a_code_hosting_page_allows():
-    for path in [*ROOT.glob("notebooks/**/*.md"), ROOT / "ERRATA.md", ROOT / "README.md"]:
-        prose = statements.without_code(path.read_text(encoding="utf-8"))
-        assert not re.search(r"\\(operatorname|mbox|phantom|newcommand|tag)\b", prose), path.name
+TYPED = (
+    "notebooks/**/*.md",
+    "ERRATA.md",
+    "README.md",
+    "CONTRIBUTING.md",
+    "book/index.md",
+    "book/algorithm.md",
+)
+
+
+@pytest.mark.parametrize("path", [path for pattern in TYPED for path in sorted(ROOT.glob(pattern))], ids=str)
+def test_formulas_survive_a_code_hosting_page(path):
+    prose = re.sub(r"`[^`]+`", "", statements.without_code(path.read_text(encoding="utf-8")))
+    for formula in re.findall(r"\$\$.*?\$\$|\$[^$]+\$", prose, re.DOTALL):
+        assert not re.search(r"\\(operatorname|mbox|phantom|newcommand|tag)\b", formula), formula
+        assert not re.search(r"\\[^A-Za-z\s\\]|\\\\(?!\n)|\S<\S", formula), (
+            f"Markdown eats a part of {formula}"
+        )
+        assert not re.search(r"\n {0,3}([-+*#]\s|\d+\.\s|=+\n)", formula), (
+            f"a line begins a list in {formula}"
+        )
+    for row in re.findall(r"^\|.*\|$", prose, re.MULTILINE):
+        for formula in re.findall(r"\$[^$]+\$", row):
+            assert "|" not in formula, f"a bar ends the cell in {formula}"
 
 
 KNOWN = {"jacobian": "mlogb_core.link.jacobian", "link.jacobian": "mlogb_core.link.jacobian"}
