@@ -1030,7 +1030,8 @@ def _secular_root(
     n, scale = upper.shape[0], 0.0
     for i in range(n + 1):
         scale = max(scale, matrix[i, i])
-    right, corner = matrix[n, :n].copy(), matrix[n, n] - shift
+    right = matrix[n, :n].copy()
+    corner = float(matrix[n, n]) - shift
     _forward(upper, right)
     square = _dot(right, right)
     vectors, vector = np.zeros((most + 1, n)), np.zeros(n + 1)
