@@ -330,6 +330,7 @@ def _compile_kernels() -> None:
                 inside = np.zeros((n_outcomes, curvature.rank))
                 core = _grown(curvature.core, inside, np.zeros((n_outcomes, 0)), factor)
                 policy._project(curvature.basis, core, 2.0 * policy.parameter)
+                _bottom_pair(np.eye(_TINY) + 0.1)
 
 
 @_kernel
