@@ -6,6 +6,7 @@ JupyterLab reads and writes through jupytext's contents manager; here it is aske
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import shutil
@@ -130,7 +131,10 @@ def test_other_notebooks_are_left_alone(tree, manager):
 def test_the_server_finds_the_extension():
     from jupyter_server.extension.utils import get_metadata
 
-    module, points = get_metadata("compendium.lab")
+    settings = json.loads((ROOT / "compendium" / "lab.json").read_text())
+    ((name, enabled),) = settings["ServerApp"]["jpserver_extensions"].items()
+    assert enabled is True
+    module, points = get_metadata(name)
     assert module is lab
     assert points == [{"module": "compendium.lab"}]
 
