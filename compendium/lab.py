@@ -46,3 +46,5 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 
 def _load_jupyter_server_extension(server: Any) -> None:
     server.contents_manager.register_pre_save_hook(stored_form)
+    # Loaded after this, jupytext puts a manager of its own in its place, which goes by the settings.
+    server.config.ContentsManager.setdefault("pre_save_hook", stored_form)

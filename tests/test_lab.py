@@ -11,12 +11,13 @@ import os
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import jupytext
 import nbformat
 import pytest
 
-pytest.importorskip("jupyter_server", reason="JupyterLab's server is missing: pip install .[lab]")
+pytest.importorskip("jupyterlab", reason="JupyterLab is missing: pip install .[lab]")
 
 from compendium import lab, notebooks
 
@@ -47,16 +48,18 @@ def tree(tmp_path, monkeypatch):
 
 @pytest.fixture
 def manager(tree):
+    """The contents manager of a server after its extensions were loaded, in the order of their names."""
+    import jupyterlab_jupytext
     from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
-    from jupytext.async_contentsmanager import build_async_jupytext_contents_manager_class
+    from traitlets.config import Config, LoggingConfigurable
 
-    class Server:
-        contents_manager = build_async_jupytext_contents_manager_class(AsyncLargeFileManager)(
-            root_dir=str(tree)
-        )
-
-    lab._load_jupyter_server_extension(Server)
-    return Server.contents_manager
+    server = LoggingConfigurable(config=Config({"ContentsManager": {"root_dir": str(tree)}}))
+    server.contents_manager_class = AsyncLargeFileManager
+    server.contents_manager = AsyncLargeFileManager(parent=server)
+    server.session_manager, server.web_app = SimpleNamespace(), SimpleNamespace(settings={})
+    lab._load_jupyter_server_extension(server)
+    jupyterlab_jupytext.load_jupyter_server_extension(server)
+    return server.contents_manager
 
 
 async def opened_and_saved(manager, name: str, change=lambda content: None):
