@@ -10,6 +10,7 @@ extensions = [
     "numpydoc",
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
+    "compendium.crossref",
 ]
 root_doc = "index"
 exclude_patterns = ["_build", "conf.py"]
@@ -23,16 +24,19 @@ autodoc_typehints = "none"
 numpydoc_show_class_members = False
 mathjax_path = "tex-svg-full.js"
 mathjax3_config = {"loader": {"load": []}}
-prf_realtyp_to_countertyp = {}
+prf_realtyp_to_countertyp = dict.fromkeys(("lemma", "corollary", "proposition"), "theorem")  # one counter
 html_theme = "sphinx_book_theme"
 html_title = "EOFD-MLogB, an executable companion"
 html_context = {"default_mode": "auto"}
 # Summaries are fetched, which a browser refuses for pages that are files.
 html_show_search_summary = False
 html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_js_files = [("claims.js", {"defer": "defer"})]
 html_theme_options = {
     "use_download_button": False,
     "use_fullscreen_button": False,
     "show_toc_level": 2,
     "home_page_in_toc": True,
+    "secondary_sidebar_items": {"**": ["page-toc"], "claims": [], "notation": [], "algorithm": []},
 }

@@ -9,9 +9,13 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from compendium import paths
+from compendium import book_parts, claim_links, claims_page, crossref, link_titles, paths
+from compendium.claims import load_registry
 from compendium.paths import FailureError
 
 PAGES = ("ERRATA.md", "RESULTS.md", "CONTRIBUTING.md", "benchmarks/README.md")
@@ -19,7 +23,11 @@ MATHJAX = "tex-svg-full.js"
 
 _EXPERIMENTS = "mnist|mnist_validation|synthetic|parameter_grid|sketch_size|radius_scale|real_data|scale"
 _TO_NOTEBOOK = re.compile(rf"\]\(((?:[\w.-]+/)*(?:\d\d_\w+|{_EXPERIMENTS}))\.md(#[^)]*)?\)")
-_TO_FILE = re.compile(r"\[([^\]]+)\]\((?:\.\./)*(?:papermill_runs|mlogb_core|compendium|tests)/[^)]*\)")
+_TO_API = re.compile(r"\]\((?:\.\./)*(mlogb_core(?:/\w+)+)\.py#([\w.]+)\)")
+_TO_FILE = re.compile(
+    r"\[([^\]]+)\]\((?:\.\./)*(?:(?:papermill_runs|mlogb_core|compendium|tests|benchmarks/results)/[^)]*"
+    r"|CITATION\.cff|LICENSE|claims\.yml|experiments\.yml)\)"
+)
 
 
 def build(target: Path | None = None) -> Path:
@@ -48,9 +56,21 @@ def build(target: Path | None = None) -> Path:
     target = target or root / "book" / "_build" / "html"
     source = gather(root / "book" / "_build" / "source")
     arguments = ["-b", "html", "-W", "--keep-going", "-q", "-d", str(target.parent / "doctrees")]
-    if build_main([*arguments, str(source), str(target)]) != 0:
+    with _without_notices_to_extensions():
+        failed = build_main([*arguments, str(source), str(target)]) != 0
+    if failed:
         raise FailureError("the book has warnings; see above")
+    link_titles.add(target)
     return target / "index.html"
+
+
+@contextmanager
+def _without_notices_to_extensions() -> Iterator[None]:
+    """Leave out what Sphinx tells the authors of these extensions about its version after next."""
+    with warnings.catch_warnings():
+        for module in ("myst_parser", "sphinx_book_theme", "sphinx_proof"):
+            warnings.filterwarnings("ignore", category=PendingDeprecationWarning, module=rf"{module}\.")
+        yield
 
 
 def gather(folder: Path) -> Path:
@@ -61,18 +81,36 @@ def gather(folder: Path) -> Path:
     for path in sorted((root / "notebooks").rglob("*.ipynb")):
         if ".ipynb_checkpoints" not in path.parts:
             _copy(path, folder / path.relative_to(root))
+    for path in sorted((folder / "notebooks" / "experiments").glob("*.ipynb")):
+        book_parts.name_recorded_runs(path)
     for name in PAGES:
         if (root / name).is_file():
             _copy(root / name, folder / name)
     shutil.copytree(root / "figures", folder / "figures", ignore=shutil.ignore_patterns("local", "*.pdf"))
-    for name in ("claims.md", "batches.md"):
-        page = folder / name
-        if page.is_file():
+    for page in sorted(folder.glob("*.md")):
+        if page.name not in PAGES:
             text = page.read_text(encoding="utf-8").replace("](../", "](")
-            page.write_text(_linked(text), encoding="utf-8")
+            page.write_text(book_parts.filled(_linked(text), root), encoding="utf-8")
+    _link_claims(folder)
     (folder / "_static").mkdir(exist_ok=True)
     shutil.copyfile(_mathjax(), folder / "_static" / MATHJAX)
+    crossref.link_sources(folder, root)
     return folder
+
+
+def _link_claims(folder: Path) -> None:
+    """Mentions of claims in notebooks and errata lead to the page of the claims, with its graph set in."""
+    known = load_registry().by_id
+    for path in sorted(folder.rglob("*.ipynb")):
+        claim_links.link_notebook(
+            path, known, "../" * (len(path.relative_to(folder).parts) - 1) + "claims.md"
+        )
+    errata = folder / "ERRATA.md"
+    text = claim_links.linked(errata.read_text(encoding="utf-8"), known, "claims.md")
+    errata.write_text(claim_links.link_headings(text, known, "claims.md"), encoding="utf-8")
+    page, graph = folder / "claims.md", folder / "claims_graph.svg"
+    text = claims_page.with_graph(page.read_text(encoding="utf-8"), graph.read_text(encoding="utf-8"))
+    page.write_text(text, encoding="utf-8")
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -81,8 +119,12 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _linked(text: str) -> str:
-    """Links to notebook texts lead to their pages; those to files outside the book become plain text."""
+    """Links to notebook texts lead to their pages; those to files outside the book become plain text.
+
+    A link to a source file with the name of something in it leads to its entry in the API reference.
+    """
     text = _TO_NOTEBOOK.sub(r"](\1.ipynb\2)", text.replace("](book/", "]("))
+    text = _TO_API.sub(lambda found: f"](#{found[1].replace('/', '.')}.{found[2]})", text)
     return _TO_FILE.sub(r"\1", text)
 
 

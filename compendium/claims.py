@@ -32,6 +32,7 @@ RESULTS = "RESULTS"  # the page of the recorded runs, whose evidence counts as a
 _REACHED = re.compile(r"at least ([\d.]+) % of it reached")
 _SHARE = re.compile(r"largest found (\d+) % of it")
 _ERRATUM = re.compile(rf"^### .*\(({CLAIM}(?:, {CLAIM})*)[,)]", re.MULTILINE)
+_ERRATA_TITLE = re.compile(r"^### (.*\(([^()]*)\))$", re.MULTILINE)
 
 Identifier = Annotated[str, Field(pattern=rf"^{CLAIM}$")]
 Text = Annotated[str, Field(min_length=1)]
@@ -315,6 +316,17 @@ def _errata_problems(registry: Registry, root: Path) -> list[str]:
         f"{name}: a section of ERRATA.md, but no counterexample is on record"
         for name in sorted(listed - wrong)
     ]
+
+
+def errata(root: Path | None = None) -> dict[str, str]:
+    """The titles of the sections of ERRATA.md, by the claims that they name in their last parenthesis."""
+    path = (root or paths.project_root()) / "ERRATA.md"
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    return {
+        name: match[1]
+        for match in _ERRATA_TITLE.finditer(text)
+        for name in re.findall(rf"\b{CLAIM}\b", match[2])
+    }
 
 
 def headings(text: str) -> set[str]:

@@ -2,47 +2,44 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
-
-import matplotlib as mpl
-import networkx as nx
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from compendium import paths
-from compendium.claims import CORRECTED, NOT_CHECKED, REFUTED, RESULTS, STATUSES, VERIFIED, Claim, Registry
+from compendium.claims import RESULTS, STATUSES, Claim, Registry, errata, slug
+from compendium.claims_graph import LOOKS, graph
 from compendium.paths import FailureError
 
 PAGE, GRAPH = "book/claims.md", "book/claims_graph.svg"
+
+_PICTURE = re.compile(r"^!\[[^\]]*\]\(claims_graph\.svg\)$", re.MULTILINE)
 
 _PAGE = """\
 # The claims and what became of them
 
 Made by `mlogb claims --write` from `claims.yml` and from what the executed notebooks print; nothing
 here is typed in. Numbers C are claims of the paper with its labels, R are results of this project.
-[The errata](../ERRATA.md) have the counterexamples and the corrected statements in full.
+[The errata](../ERRATA.md) have the counterexamples and the corrected statements in full. Below the table are
+[a graph of what depends on what](#what-depends-on-what) and [the evidence](#the-evidence) of each.
 
 {counts}
 
 An inequality is *attained to 99.9 %* where the search came that close to its bound, and holds *with
 a margin of 40 %* where the largest value found was 60 % of the bound.
 
-| claim | where | statement | status | checked in |
-|---|---|---|---|---|
+| claim | where | kind | statement | status | checked in |
+|---|---|---|---|---|---|
 {table}
 
 ## What depends on what
 
 An arrow leads from a claim to those whose proof uses it. The mark and the border say the status:
 ✓ and a full line, verified; ✎ and dashes, corrected; ✗ and dashes with dots, refuted; ? and dots,
-not checked. Claims that neither use nor serve another one stand in the rows below.
+not checked. Claims that neither use nor serve another one stand in the rows below. In the book each box
+leads to the claim's section.
 
-![Graph of the claims, coloured by status; the table above has the same in words.](claims_graph.svg)
+![Graph of the claims by status; the sections below say what each uses and what uses it.](claims_graph.svg)
 
 ## The evidence
 
@@ -50,28 +47,11 @@ not checked. Claims that neither use nor serve another one stand in the rows bel
 """
 
 
-class _Look(NamedTuple):
-    """How a status is drawn: colours, and a line style and a mark for those who see no colour."""
-
-    fill: str
-    edge: str
-    line: Literal["-", "--", "-.", ":"]
-    mark: str
-
-
-_LOOKS: Mapping[str, _Look] = {
-    VERIFIED: _Look("#CDE8DD", "#00664B", "-", "✓"),
-    CORRECTED: _Look("#FBE3B5", "#8A5A00", "--", "✎"),
-    REFUTED: _Look("#F4C9B0", "#9C3D00", "-.", "✗"),
-    NOT_CHECKED: _Look("#FFFFFF", "#555555", ":", "?"),
-}
-
-
 def write(registry: Registry, root: Path | None = None) -> list[Path]:
     """Write the page and the graph; return their paths."""
     root = root or paths.project_root()
     written = []
-    for name, content in _contents(registry).items():
+    for name, content in _contents(registry, root).items():
         paths.write_atomically(root / name, content)
         written.append(root / name)
     return written
@@ -88,7 +68,7 @@ def check(registry: Registry, root: Path | None = None) -> None:
     root = root or paths.project_root()
     stale = [
         name
-        for name, content in _contents(registry).items()
+        for name, content in _contents(registry, root).items()
         if not (root / name).is_file() or (root / name).read_bytes() != content.encode()
     ]
     if stale:
@@ -97,16 +77,17 @@ def check(registry: Registry, root: Path | None = None) -> None:
         )
 
 
-def _contents(registry: Registry) -> dict[str, str]:
-    return {PAGE: page(registry), GRAPH: graph(registry)}
+def _contents(registry: Registry, root: Path) -> dict[str, str]:
+    return {PAGE: page(registry, root), GRAPH: graph(registry)}
 
 
-def page(registry: Registry) -> str:
+def page(registry: Registry, root: Path | None = None) -> str:
     """The page of the registry, Markdown."""
+    sections = errata(root)
     text = _PAGE.format(
         counts=_counts(registry),
         table="\n".join(_table_row(registry, claim) for claim in registry.claims),
-        evidence="\n".join(_section(registry, claim) for claim in registry.claims),
+        evidence="\n".join(_section(registry, claim, sections) for claim in registry.claims),
     )
     return text.rstrip("\n") + "\n"
 
@@ -124,24 +105,27 @@ def _table_row(registry: Registry, claim: Claim) -> str:
     cells = [
         f"[{claim.id}](#{claim.id.lower()})",
         place,
+        claim.kind,
         claim.statement,
-        f"{_LOOKS[registry.status(claim)].mark} {registry.verdict(claim)}",
+        f"{LOOKS[registry.status(claim)].mark} {registry.verdict(claim)}",
         _notebook_link(claim) if registry.evidence(claim) else "",
     ]
     return "| " + " | ".join(_escaped(cell) for cell in cells) + " |"
 
 
-def _section(registry: Registry, claim: Claim) -> str:
+def _section(registry: Registry, claim: Claim, errata: Mapping[str, str]) -> str:
     label = f", `{claim.label}`" if claim.label else ""
     facts = {
         "Where": registry.labels.get(claim.label or "", "this project") + label,
         "Kind": claim.kind,
         "Assumes": "; ".join(claim.assumptions),
-        "Status": registry.verdict(claim),
+        "Status": f"{LOOKS[registry.status(claim)].mark} {registry.verdict(claim)}",
         "Holds instead": claim.corrected or "",
         "Not checked because": claim.reason or "",
-        "Uses": ", ".join(f"[{name}](#{name.lower()})" for name in claim.depends_on),
+        "Uses": _claim_links(claim.depends_on),
+        "Used by": _claim_links(other.id for other in registry.claims if claim.id in other.depends_on),
         "Section": _notebook_link(claim),
+        "Erratum": _erratum_link(errata.get(claim.id)),
         "Tests": ", ".join(f"`{test}`" for test in claim.tests),
     }
     lines = [f"### {claim.id}", "", _escaped(claim.statement), ""]
@@ -150,6 +134,16 @@ def _section(registry: Registry, claim: Claim) -> str:
         said = [f"{f.line.verdict}: {f.line.statement}: {f.line.figure}" for f in found]
         lines += ["", "```text", *said, "```"]
     return "\n".join([*lines, ""])
+
+
+def _claim_links(names: Iterable[str]) -> str:
+    return ", ".join(f"[{name}](#{name.lower()})" for name in names)
+
+
+def _erratum_link(title: str | None) -> str:
+    if title is None:
+        return ""
+    return f"[{title.rpartition(' (')[0]}](../ERRATA.md#{slug(title)})"
 
 
 def _notebook_link(claim: Claim) -> str:
@@ -167,65 +161,23 @@ def _escaped(text: str) -> str:
     return text
 
 
-def graph(registry: Registry) -> str:
-    """The graph of dependencies, SVG; each box is a link to its section of the page."""
-    places = _places(registry.graph())
-    height = max(y for _, y in places.values()) + 1.6
-    width = max(x for x, _ in places.values()) + 1.0
-    settings: dict[Any, Any] = {"svg.hashsalt": "claims", "svg.fonttype": "none", "font.size": 8.0}
-    with mpl.rc_context(settings):
-        figure = Figure(figsize=(0.95 * width, 0.42 * height))
-        FigureCanvasSVG(figure)
-        axis = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-        axis.set(xlim=(-0.6, width - 0.4), ylim=(height - 0.6, -1.0))
-        axis.set_axis_off()
-        for used, user in registry.graph().edges:
-            (x, y), (right, to) = places[used], places[user]
-            arrow = FancyArrowPatch(
-                (x + 0.34, y),
-                (right - 0.34, to),
-                arrowstyle="-|>",
-                mutation_scale=7,
-                color="#777777",
-                linewidth=0.6,
-            )
-            axis.add_patch(arrow)
-        for claim in registry.claims:
-            x, y = places[claim.id]
-            look = _LOOKS[registry.status(claim)]
-            box = FancyBboxPatch(
-                (x - 0.32, y - 0.28),
-                0.64,
-                0.56,
-                boxstyle="round,pad=0.02",
-                facecolor=look.fill,
-                edgecolor=look.edge,
-                linestyle=look.line,
-                linewidth=1.2,
-                url=f"#{claim.id.lower()}",
-                zorder=2,
-            )
-            axis.add_patch(box)
-            name = f"{look.mark} {claim.id}"
-            axis.text(x, y, name, ha="center", va="center", zorder=3, url=f"#{claim.id.lower()}")
-        handles = [
-            Line2D([], [], color=look.edge, linestyle=look.line, label=f"{look.mark} {status}")
-            for status, look in _LOOKS.items()
-        ]
-        axis.legend(handles=handles, loc="upper left", ncols=4, frameon=False)
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    return buffer.getvalue()
+def with_graph(page: str, svg: str) -> str:
+    """The page with the graph set into it instead of its picture, so that its links work.
 
+    Parameters
+    ----------
+    page : str
+        The page, as `page` makes it.
+    svg : str
+        The graph, as `compendium.claims_graph.graph` makes it.
 
-def _places(graph: nx.DiGraph[str]) -> dict[str, tuple[float, float]]:
-    """Columns by depth of the dependencies; the claims without any fill rows of their own below."""
-    alone = [name for name in graph if graph.degree(name) == 0]
-    joined = graph.subgraph(name for name in graph if graph.degree(name) > 0)
-    columns = [sorted(column, key=list(graph).index) for column in nx.topological_generations(joined)]
-    places = {name: (1.6 * x, float(y)) for x, column in enumerate(columns) for y, name in enumerate(column)}
-    below = max((len(column) for column in columns), default=0) + 0.5
-    per_row = max(2 * len(columns), 6)
-    for index, name in enumerate(alone):
-        places[name] = (0.8 * (index % per_row), below + index // per_row)
-    return places
+    Raises
+    ------
+    FailureError
+        If the page has no picture of the graph.
+    """
+    block = f'```{{raw}} html\n<figure class="claims-graph">\n{svg}</figure>\n```'
+    text, found = _PICTURE.subn(lambda _: block, page)
+    if found != 1:
+        raise FailureError(f"{PAGE}: expected one picture of the graph, found {found}")
+    return text

@@ -307,7 +307,7 @@ def claims(
 def results(
     check: Annotated[bool, typer.Option("--check", help="Only say whether it is up to date.")] = False,
 ) -> None:
-    """Write RESULTS.md, the paper's statements beside the committed runs."""
+    """Write RESULTS.md, the paper's statements beside the committed runs, and the page of figures."""
     from compendium.results import write
 
     write(check=check)

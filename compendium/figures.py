@@ -41,6 +41,10 @@ STYLES: Mapping[str, Style] = {
     "oful-compiled": Style("OFUL-MLogB, compiled", "#08306B", (8, 2, 2, 2), "p"),
 }
 
+#: Colours of Okabe and Ito for lines that are not policies; draw them with `MARKERS` too.
+SERIES = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+
 
 def label(policy: str) -> str:
     """Name of a policy in tables and figures."""

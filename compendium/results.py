@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from compendium import paths, report
+from compendium import figures_page, paths, report
 from compendium.figures import label
 from compendium.paths import FailureError
 from compendium.runs import Run, find_runs
@@ -238,7 +238,7 @@ def _notebook(run: Run) -> Path:
 def _link(run: Run) -> str:
     place: str = _notebook(run).relative_to(paths.project_root()).as_posix()
     name = ", ".join([str(run.record["experiment"]), *map(str, (run.record.get("point") or {}).values())])
-    return f"[{name}]({place})"
+    return f"[{name}]({place}) ([its record and figures]({figures_page.PAGE}#{figures_page.anchor(run)}))"
 
 
 def short_form() -> str:
@@ -248,7 +248,7 @@ def short_form() -> str:
 
 
 def write(check: bool = False) -> None:
-    """Write RESULTS.md and its short form in the README, or check that they are what the runs give.
+    """Write RESULTS.md, its short form in the README and the page of figures, or check them against the runs.
 
     Raises
     ------
@@ -262,7 +262,11 @@ def write(check: bool = False) -> None:
             "README.md has no block between <!-- verdicts: begin --> and <!-- verdicts: end -->"
         )
     table = short_form()
-    contents = {PAGE: page(), "README.md": README_BLOCK.sub(lambda m: m[1] + table + m[2], readme)}
+    contents = {
+        PAGE: page(),
+        "README.md": README_BLOCK.sub(lambda m: m[1] + table + m[2], readme),
+        figures_page.PAGE: figures_page.page(root),
+    }
     for name, text in contents.items():
         path = root / name
         before = path.read_text(encoding="utf-8") if path.is_file() else None

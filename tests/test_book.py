@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -28,6 +30,7 @@ def test_quoted_lines_are_in_the_files_that_are_named():
 
 def test_the_sources_are_gathered_and_their_links_lead_to_pages(tmp_path):
     from compendium import book
+    from compendium.statements import without_code
 
     folder = book.gather(tmp_path / "source")
     listed = re.findall(
@@ -40,8 +43,10 @@ def test_the_sources_are_gathered_and_their_links_lead_to_pages(tmp_path):
         path.relative_to(folder).with_suffix("").as_posix() for path in folder.glob("notebooks/**/*.ipynb")
     }
     assert gathered <= set(listed), gathered - set(listed)
+    assert b"import " not in (folder / "_static" / book.MATHJAX).read_bytes()[:200]  # whole in one file
     for page in [*folder.rglob("*.ipynb"), *folder.rglob("*.md")]:
-        for target in re.findall(r"\]\(([\w./-]+\.(?:md|ipynb|png|svg))(?:#[^)]*)?\)", page.read_text()):
+        prose = without_code(page.read_text())
+        for target in re.findall(r"\]\(([\w./-]+\.(?:md|ipynb|png|svg))(?:#[^)]*)?\)", prose):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
@@ -56,3 +61,75 @@ def test_links_out_of_the_book_become_text():
         _linked("[c](../experiments/mnist.md) [d](claims.md)")
         == "[c](../experiments/mnist.ipynb) [d](claims.md)"
     )
+
+
+def test_the_script_that_typesets_formulas_is_the_bundled_one(tmp_path):
+    from compendium import book
+
+    script = (book.gather(tmp_path / "source") / "_static" / book.MATHJAX).read_text(encoding="utf-8")
+    assert "MathJax" in script
+    assert not script.startswith("import")
+    assert len(script) > 1_000_000
+
+
+def test_links_to_names_in_the_library_lead_to_the_api_reference():
+    from compendium.book import _linked
+
+    assert _linked("[`f`](../mlogb_core/bounds/sketch.py#f)") == "[`f`](#mlogb_core.bounds.sketch.f)"
+    assert _linked("[`g`](mlogb_core/link.py#A.g)") == "[`g`](#mlogb_core.link.A.g)"
+    assert _linked("[x](../CITATION.cff) [y](../benchmarks/results/bench.json)") == "x y"
+
+
+def test_parts_of_pages_are_computed_from_what_they_quote():
+    from compendium.book_parts import filled
+    from compendium.paths import FailureError
+
+    readme = (ROOT / "README.md").read_text()
+    assert re.fullmatch(r"\d+ entries: \d+ verified.*", filled("<!-- book: counts -->", ROOT))
+    result = filled("<!-- book: result -->", ROOT).splitlines()
+    assert len(result) >= 2
+    assert all(line in readme for line in result)
+    assert filled("a <!-- book: verdicts --> b", ROOT).count("|") > 20
+    citation = filled("<!-- book: citation -->", ROOT)
+    assert "author = {He, Linzhe and Zhang, Yu-Jie and Yang, Sifan and Zhang, Lijun}" in citation
+    assert "version = {0." in citation
+    with pytest.raises(FailureError, match="no part 'nothing'"):
+        filled("<!-- book: nothing -->", ROOT)
+
+
+def test_notebooks_of_experiments_name_their_recorded_runs(tmp_path):
+    import json
+
+    from compendium import book, figures_page
+    from compendium.claims import headings
+    from compendium.runs import find_runs
+
+    folder = book.gather(tmp_path / "source")
+    anchors = headings((folder / "figures.md").read_text())
+    for run in find_runs(profile="paper"):
+        page = json.loads(
+            (folder / "notebooks/experiments" / f"{run.record['experiment']}.ipynb").read_text()
+        )
+        (said,) = [cell["source"] for cell in page["cells"] if cell.get("id") == "recorded-runs"]
+        assert f"[{run.path.name}](../../figures.md#{figures_page.anchor(run)})" in said
+        assert figures_page.anchor(run) in anchors
+
+
+def test_only_notices_to_the_authors_of_extensions_are_left_out():
+    import warnings
+
+    from compendium import book
+
+    def warn(module: str, category: type[Warning]) -> None:
+        warnings.warn_explicit("old", category, "file.py", 1, module=module)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with book._without_notices_to_extensions():
+            warn("sphinx_proof.domain", PendingDeprecationWarning)
+            for module, category in {
+                "compendium.book": PendingDeprecationWarning,
+                "sphinx_proof.domain": DeprecationWarning,
+            }.items():
+                with pytest.raises(category):
+                    warn(module, category)
