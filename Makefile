@@ -59,7 +59,7 @@ claims: $(STAMP)  ## write the page of the registry of claims and its graph from
 book: $(STAMP)  ## build the book into book/_build/html
 	$(BIN)/python -c "from compendium.book import build; print(build())"
 
-explorer: $(STAMP)  ## play the games behind the explorer page again (some twenty minutes)
+explorer: $(STAMP)  ## play the games behind the explorer page again (some ten minutes)
 	$(BIN)/python -m compendium.explorer_grid
 
 bench: $(STAMP)  ## time all variants side by side on one thread (about eleven minutes; QUICK=1: seconds)
