@@ -19,6 +19,7 @@ MATHJAX = "tex-svg-full.js"
 
 _EXPERIMENTS = "mnist|mnist_validation|synthetic|parameter_grid|sketch_size|radius_scale|real_data|scale"
 _TO_NOTEBOOK = re.compile(rf"\]\(((?:[\w.-]+/)*(?:\d\d_\w+|{_EXPERIMENTS}))\.md(#[^)]*)?\)")
+_TO_BOOK = re.compile(r"\]\(((?:\.\./)*)book/")
 _TO_FILE = re.compile(r"\[([^\]]+)\]\((?:\.\./)*(?:papermill_runs|mlogb_core|compendium|tests)/[^)]*\)")
 
 
@@ -82,14 +83,15 @@ def _copy(source: Path, target: Path) -> None:
 
 def _linked(text: str) -> str:
     """Links to notebook texts lead to their pages; those to files outside the book become plain text."""
-    text = _TO_NOTEBOOK.sub(r"](\1.ipynb\2)", text.replace("](book/", "]("))
+    text = _TO_NOTEBOOK.sub(r"](\1.ipynb\2)", _TO_BOOK.sub(r"](\1", text))
     return _TO_FILE.sub(r"\1", text)
 
 
 def _mathjax() -> Path:
     spec = importlib.util.find_spec("mathjax")
     for folder in (spec.submodule_search_locations or []) if spec else []:
-        found = sorted(Path(folder).rglob(MATHJAX))
+        # The package also has a source of this name that is a module of imports, which no browser runs so.
+        found = sorted(Path(folder).rglob(f"es5/{MATHJAX}"))
         if found:
             return found[0]
     raise FailureError(f"the book needs {MATHJAX} of the package django-static-mathjax")
