@@ -461,13 +461,16 @@ def _draw_ellipsoid(axis: Axes, game: Game) -> None:
         style = STYLES[name]
         axis.plot(*shadow(matrix, plane, choice.beta), color=style.colour, dashes=style.dashes, label=text)
     axis.plot(0, 0, "k+", label="estimate")
+    reach = 1.1 * float(np.sqrt(choice.beta / RIDGE)) or 1.0
+    axis.set_xlim(-reach, reach)
+    axis.set_ylim(-reach, 1.8 * reach)  # room for the legend
     axis.set(
         title=rf"Confidence ellipsoid, $\beta$ = {choice.beta:.3g}",
         xlabel="along eigenvector 1 of H (logits)",
         ylabel=f"along eigenvector {other + 1} (logits)",
         aspect="equal",
     )
-    axis.legend(fontsize=8, loc="upper right")
+    axis.legend(fontsize=8, loc="upper center", ncols=2)
 
 
 def _draw_regret(axis: Axes, game: Game) -> None:
