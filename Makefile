@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test test-browser test-slow test-very-slow mutants claims data book bench lint notebooks readme lab lock clean
+.PHONY: help setup reproduce test test-browser test-slow test-very-slow mutants claims data book explorer bench lint notebooks readme lab lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,6 +62,9 @@ claims: $(STAMP)  ## write the page of the registry of claims and its graph from
 
 book: $(STAMP)  ## build the book into book/_build/html
 	$(BIN)/python -c "from compendium.book import build; print(build())"
+
+explorer: $(STAMP)  ## play the games behind the explorer page again (some ten minutes)
+	$(BIN)/python -m compendium.explorer_grid
 
 bench: $(STAMP)  ## time all variants side by side on one thread (about eleven minutes; QUICK=1: seconds)
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
