@@ -40,13 +40,15 @@ SHOWN: Mapping[str, str] = {
     "(l, e), one panel for each algorithm, with the paper's pair (0.75, 0.75) framed",
     "radius_scale": "Against the scale of the theorem's radius: above, regret as a share of random play's; "
     "below, the share of games in which the region covered the truth",
-    "real_data_regret": "Cumulative regret against the round on MNIST with ten outcomes, Fashion-MNIST, "
-    "MovieLens and InstEval, one panel each",
+    "real_data_regret": "Cumulative regret against the round, one panel for each data set: MNIST with ten "
+    "outcomes, Fashion-MNIST, MovieLens and InstEval",
     "scale": "Time per round and memory against Kd, on logarithmic axes: sketch and full Hessian",
     "sketch_size_regret": "Cumulative regret of EOFD-MLogB against the sketch size m, one panel for each "
-    "spectrum and setting, with the levels of OFUL-MLogB, no curvature and random play",
+    "family of problems, with the levels of OFUL-MLogB, no curvature and random play",
+    "sketch_size_cost": "Sketching error, sketching factor, time per round and memory against m/Kd, one panel "
+    "each, with a line for each family of problems; time and memory as multiples of OFUL-MLogB's",
     "sketch_size_spectrum": "Left, the sketching error against the round beside its bound; right, the "
-    "eigenvalues of the Hessian, for three rates of decay",
+    "eigenvalues of the Hessian, with a line for each family of problems",
     "bench_time": "Time per round against d at m = 40: literal algorithms, strongest OFUL and EOFD, NumPy "
     "and compiled",
     "bench_map": "Map of the time of the strongest OFUL over that of EOFD, over Kd and m, with the line "
