@@ -27,7 +27,8 @@ from compendium.statements import Label, outside_code, read, to_myst, without_co
 API = "book/api.md"
 PACKAGES = ("mlogb_core", "mlogb_core.curvature", "mlogb_core.bounds")
 
-_AUTOMODULE = re.compile(r"^\.\. automodule:: ([\w.]+)$", re.MULTILINE)
+_AUTOMODULE = re.compile(r"^<!-- automodule ([\w.]+) -->$", re.MULTILINE)
+_DIRECTIVE = r"```{eval-rst}\n.. automodule:: \1\n   :members:\n```"
 _PLACES = r"(?:sec|ssec|eq|ineq|lem|thm|prop|algo|asmp|rmk|fig|proof):[\w-]+\+?1?"
 _TOKEN = re.compile(
     r"^#+ [^\n]*|^\$\$$.*?^\$\$[^\n]*|\$[^$]+\$|!?\[[^\]]*\]\([^)]*\)|<[^>\n]*>|`{2,}.*?`{2,}"
@@ -124,7 +125,7 @@ def link_sources(folder: Path, root: Path) -> None:
                     cell["source"] = link_prose(source, page, names, registry)
             text = json.dumps(notebook, indent=1, ensure_ascii=False)
         elif page != "claims.md":  # each of its entries names all of its own
-            text = link_prose(to_myst(text, labels), page, known, registry)
+            text = _AUTOMODULE.sub(_DIRECTIVE, link_prose(to_myst(text, labels), page, known, registry))
         path.write_text(text, encoding="utf-8")
 
 

@@ -196,6 +196,16 @@ def test_formulas_survive_a_code_hosting_page(path):
             assert "|" not in formula, f"a bar ends the cell in {formula}"
 
 
+def test_the_api_reference_has_every_public_module():
+    api = (ROOT / crossref.API).read_text(encoding="utf-8")
+    found = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in (ROOT / "mlogb_core").rglob("*.py")
+        if not path.name.startswith("_")
+    }
+    assert set(crossref.modules(api)) == found
+
+
 KNOWN = {"jacobian": "mlogb_core.link.jacobian", "link.jacobian": "mlogb_core.link.jacobian"}
 
 
