@@ -45,8 +45,8 @@ SHOWN: Mapping[str, str] = {
     "scale": "Time per round and memory against Kd, on logarithmic axes: sketch and full Hessian",
     "sketch_size_regret": "Cumulative regret of EOFD-MLogB against the sketch size m, one panel for each "
     "family of problems, with the levels of OFUL-MLogB, no curvature and random play",
-    "sketch_size_cost": "Sketching error, sketching factor, time per round and memory against m/Kd, one panel "
-    "each, with a line for each family of problems; time and memory as multiples of OFUL-MLogB's",
+    "sketch_size_cost": "Sketching error, sketching factor, time per round and memory against m/Kd, one "
+    "panel each, with a line for each family of problems; time and memory as multiples of OFUL-MLogB's",
     "sketch_size_spectrum": "Left, the sketching error against the round beside its bound; right, the "
     "eigenvalues of the Hessian, with a line for each family of problems",
     "bench_time": "Time per round against d at m = 40: literal algorithms, strongest OFUL and EOFD, NumPy "

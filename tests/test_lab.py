@@ -21,6 +21,9 @@ pytest.importorskip("jupyterlab", reason="JupyterLab is missing: pip install .[l
 
 from compendium import lab, notebooks
 
+# Traitlets asks the validator of a hook that comes from the settings twice.
+pytestmark = pytest.mark.filterwarnings("ignore:Overriding existing pre_save_hook")
+
 ROOT = Path(__file__).resolve().parents[1]
 #: What a kernel tells of its language, which JupyterLab writes into every notebook that it opens.
 LANGUAGE = {
