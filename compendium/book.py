@@ -23,6 +23,7 @@ MATHJAX = "tex-svg-full.js"
 
 _EXPERIMENTS = "mnist|mnist_validation|synthetic|parameter_grid|sketch_size|radius_scale|real_data|scale"
 _TO_NOTEBOOK = re.compile(rf"\]\(((?:[\w.-]+/)*(?:\d\d_\w+|{_EXPERIMENTS}))\.md(#[^)]*)?\)")
+_TO_BOOK = re.compile(r"\]\(((?:\.\./)*)book/")
 _TO_API = re.compile(r"\]\((?:\.\./)*(mlogb_core(?:/\w+)+)\.py#([\w.]+)\)")
 _TO_FILE = re.compile(
     r"\[([^\]]+)\]\((?:\.\./)*(?:(?:papermill_runs|mlogb_core|compendium|tests|benchmarks/results)/[^)]*"
@@ -123,7 +124,7 @@ def _linked(text: str) -> str:
 
     A link to a source file with the name of something in it leads to its entry in the API reference.
     """
-    text = _TO_NOTEBOOK.sub(r"](\1.ipynb\2)", text.replace("](book/", "]("))
+    text = _TO_NOTEBOOK.sub(r"](\1.ipynb\2)", _TO_BOOK.sub(r"](\1", text))
     text = _TO_API.sub(lambda found: f"](#{found[1].replace('/', '.')}.{found[2]})", text)
     return _TO_FILE.sub(r"\1", text)
 

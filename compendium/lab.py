@@ -3,7 +3,7 @@
 Left alone, Jupyter notes the kernel's version, the language's and its own ids in every notebook that is
 opened and saved, and the pair of text and notebook is dirty without an edit. This server extension puts a
 paired notebook into its stored form on the way to the disk; other notebooks are none of its business.
-``make setup`` enables it (``jupyter server extension enable --sys-prefix compendium.lab``).
+``make setup`` enables it, by a copy of ``lab.json`` where the environment's Jupyter looks for extensions.
 """
 
 from __future__ import annotations
@@ -46,3 +46,5 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 
 def _load_jupyter_server_extension(server: Any) -> None:
     server.contents_manager.register_pre_save_hook(stored_form)
+    # Loaded after this, jupytext puts a manager of its own in its place, which goes by the settings.
+    server.config.ContentsManager.setdefault("pre_save_hook", stored_form)

@@ -50,8 +50,19 @@ def test_the_sources_are_gathered_and_their_links_lead_to_pages(tmp_path):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_mathjax_is_the_bundle_that_browsers_run(tmp_path):
+    """The package has a module of imports under the same name, with which no formula is typeset."""
+    from compendium import book
+
+    program = (book.gather(tmp_path / "source") / "_static" / book.MATHJAX).read_text()
+    assert len(program) > 1_000_000
+    assert not program.startswith("import ")
+
+
 def test_links_out_of_the_book_become_text():
     from compendium.book import _linked
+
+    assert _linked("[e](book/rerun.md) [f](../book/explorer.md)") == "[e](rerun.md) [f](../explorer.md)"
 
     assert (
         _linked("[a](../mlogb_core/link.py) [b](02_woodbury_inverse.md#x)")

@@ -6,18 +6,23 @@ JupyterLab reads and writes through jupytext's contents manager; here it is aske
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import jupytext
 import nbformat
 import pytest
 
-pytest.importorskip("jupyter_server", reason="JupyterLab's server is missing: pip install .[lab]")
+pytest.importorskip("jupyterlab", reason="JupyterLab is missing: pip install .[lab]")
 
 from compendium import lab, notebooks
+
+# Traitlets asks the validator of a hook that comes from the settings twice.
+pytestmark = pytest.mark.filterwarnings("ignore:Overriding existing pre_save_hook")
 
 ROOT = Path(__file__).resolve().parents[1]
 #: What a kernel tells of its language, which JupyterLab writes into every notebook that it opens.
@@ -46,16 +51,18 @@ def tree(tmp_path, monkeypatch):
 
 @pytest.fixture
 def manager(tree):
+    """The contents manager of a server after its extensions were loaded, in the order of their names."""
+    import jupyterlab_jupytext
     from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
-    from jupytext.async_contentsmanager import build_async_jupytext_contents_manager_class
+    from traitlets.config import Config, LoggingConfigurable
 
-    class Server:
-        contents_manager = build_async_jupytext_contents_manager_class(AsyncLargeFileManager)(
-            root_dir=str(tree)
-        )
-
-    lab._load_jupyter_server_extension(Server)
-    return Server.contents_manager
+    server = LoggingConfigurable(config=Config({"ContentsManager": {"root_dir": str(tree)}}))
+    server.contents_manager_class = AsyncLargeFileManager
+    server.contents_manager = AsyncLargeFileManager(parent=server)
+    server.session_manager, server.web_app = SimpleNamespace(), SimpleNamespace(settings={})
+    lab._load_jupyter_server_extension(server)
+    jupyterlab_jupytext.load_jupyter_server_extension(server)
+    return server.contents_manager
 
 
 async def opened_and_saved(manager, name: str, change=lambda content: None):
@@ -130,7 +137,10 @@ def test_other_notebooks_are_left_alone(tree, manager):
 def test_the_server_finds_the_extension():
     from jupyter_server.extension.utils import get_metadata
 
-    module, points = get_metadata("compendium.lab")
+    settings = json.loads((ROOT / "compendium" / "lab.json").read_text())
+    ((name, enabled),) = settings["ServerApp"]["jpserver_extensions"].items()
+    assert enabled is True
+    module, points = get_metadata(name)
     assert module is lab
     assert points == [{"module": "compendium.lab"}]
 

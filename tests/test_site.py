@@ -158,3 +158,39 @@ def test_the_table_of_the_claims_filters(site, browser):
         page.locator("#claims-search").fill("")
         assert shown.count() == number
         assert page.noise == []
+
+
+#: What a control of the explorer changes, and what it must leave as it is.
+FIGURES = ("spectrum", "dual", "ellipsoid", "regret", "time")
+CONTROLS = {
+    "K": (FIGURES, ()),
+    "d": (FIGURES, ()),
+    "m": (("spectrum", "ellipsoid", "regret", "time"), ()),
+    "decay": (("spectrum", "dual", "ellipsoid", "regret"), ("time",)),
+    "S": (("dual", "ellipsoid", "regret"), ("spectrum", "time")),
+    "scale": (("ellipsoid", "regret"), ("spectrum", "dual", "time")),
+}
+
+
+@pytest.mark.parametrize("control", CONTROLS)
+def test_the_explorer_answers_its_controls(site, browser, control):
+    """By the keyboard alone, which is how some readers use it."""
+    with reading.opened(browser, site / "explorer.html") as page:
+        page.wait_for_selector("#explorer[data-ready=true]")
+        drawn = lambda: {name: page.inner_html(f"#explorer-{name} svg") for name in FIGURES}  # noqa: E731
+        told, before = page.inner_text("#explorer-summary"), drawn()
+        assert told
+        handle = page.locator(f"#explorer-{control}")
+        value = handle.input_value()
+        handle.focus()
+        for key in ("ArrowDown", "ArrowUp", "ArrowUp"):  # one of them leads away from where it started
+            if handle.input_value() == value:
+                page.keyboard.press(key)
+        assert handle.input_value() != value
+        after = drawn()
+        assert page.inner_text("#explorer-summary") != told
+        changed = {name for name in FIGURES if after[name] != before[name]}
+        moves, stays = CONTROLS[control]
+        assert set(moves) <= changed
+        assert not set(stays) & changed
+        assert page.noise == []
