@@ -184,6 +184,7 @@ def test_the_record_is_whole_and_says_where_it_comes_from(record):
     for policy, names in KEYS.items():
         assert set(record["regret"][policy]) == {point.key(*names) for point in grid}
     assert set(record["times"]) == {point.key("K", "d", "m") for point in grid}
+    assert len({spent["oful"] for key, spent in record["times"].items() if key.startswith("3/300/")}) == 1
     origin = record["provenance"]
     assert re.fullmatch(r"[0-9a-f]{40}", origin["git_commit"])
     assert origin["git_clean"]
