@@ -37,7 +37,9 @@ class Limits:
     Attributes
     ----------
     block : int
-        Rounds that one variant plays before the next one's turn.
+        Rounds that one variant plays before the next one's turn. In use a policy plays alone, with its
+        code and data in the caches. Behind another one's turn the first round takes up to twice as long
+        and the effect lasts for four or five, which were the whole block when it was five rounds.
     min_rounds, max_rounds : int
         A variant plays at least and at most so many timed rounds,
     seconds : float
@@ -47,7 +49,7 @@ class Limits:
         sketch beside it, so that both have come to project, or both have not.
     """
 
-    block: int = 5
+    block: int = 20
     min_rounds: int = 10
     max_rounds: int = 200
     seconds: float = 4.0

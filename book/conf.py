@@ -30,6 +30,7 @@ html_title = "EOFD-MLogB, an executable companion"
 html_context = {"default_mode": "auto"}
 # Summaries are fetched, which a browser refuses for pages that are files.
 html_show_search_summary = False
+html_domain_indices = False  # the indices of modules and statements repeat the pages
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_js_files = [("claims.js", {"defer": "defer"})]

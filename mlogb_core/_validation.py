@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 def as_finite(name: str, value: ArrayLike) -> Array:
     """Return `value` as a contiguous float64 array, or raise if it holds anything but finite numbers."""
     array = value if _is_plain(value) else _converted(name, value)
-    if math.isfinite(array.sum()):  # nothing else can make a sum finite; an overflow is looked into
+    if math.isfinite(np.vdot(array, array)):  # nothing else can make it finite; an overflow is looked into
         return array
     finite = np.isfinite(array)
     if not finite.all():

@@ -21,6 +21,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsymv, dsyrk
+from scipy.linalg.lapack import dpotrf
 
 from mlogb_core._linalg import (
     add_product,
@@ -47,7 +48,10 @@ except ImportError as error:
 _BLOCK = 512  # columns: with some hundred rows they fit into the second-level cache
 _WIDE = 100_000  # numbers in a basis from which on, for K > 1, the products are BLAS' business
 _TINY = 3  # features of the problem on which the kernels are compiled
-_KRYLOV = 24  # steps of Lanczos' method, after which Cholesky factors take over
+_KRYLOV = 24  # steps of Lanczos' method, after which Cholesky factors or LAPACK take over
+_LARGE = 56  # order of the core from which on its bottom eigenpair is found faster than by LAPACK's driver
+_ROUGHLY = 3e-3  # how well a root is known where the next shift is taken
+_EPS = float(np.finfo(np.float64).eps)
 # In place of a multiplier, what a kernel has left undone: the projection; nothing can be done; the frame is
 # for the careful way; its fresh rows are orthogonal to the basis but not orthonormal.
 _UNSETTLED, _OVERFLOW, _CAREFUL, _SKEW = -1.0, -2.0, -3.0, -4.0
@@ -253,18 +257,53 @@ class CompiledPolicy(OptimisticPolicy):
         if n <= sketch.rank_bound:
             sketch._hold(core)
             return
-        values, weakest = smallest_eigenpairs(core, n - kept)
-        reflector = np.ascontiguousarray(weakest.T)
+        pair = _bottom_pair(core) if n - kept == 1 and n >= _LARGE else None
+        if pair is None:
+            values, weakest = smallest_eigenpairs(core, n - kept)
+            reflector, largest = np.ascontiguousarray(weakest.T), float(values[-1])
+        else:
+            largest, reflector = pair[0], pair[1][None]
         orthogonal, inverse, certain = _polar(reflector[:, kept:])
         if not certain:
-            orthogonal, inverse = map(np.ascontiguousarray, polar(weakest[kept:]))
-        discarded = max(float(values[-1]), 0.0)
+            orthogonal, inverse = map(np.ascontiguousarray, polar(reflector[:, kept:].T))
+        discarded = max(largest, 0.0)
         rows, wide = sketch._rows[:n], self._is_wide()
         core, scaled = _shrink(rows, core, reflector, orthogonal, inverse, kept, discarded, not wide)
         if wide:
             add_product(rows[:kept], scaled[:, :kept].T, reflector @ rows, scale=-1.0)
         sketch._hold(core)
         sketch.shrinkage += discarded
+
+
+def _bottom_pair(matrix: Array) -> tuple[float, Array] | None:
+    r"""Smallest eigenvalue and unit eigenvector of a positive semidefinite matrix; None if uncertain.
+
+    With the last row and column set apart, :math:`M = \begin{pmatrix} C & b \\ b^\top & c\end{pmatrix}`,
+    an eigenvalue below those of C is a root of
+
+    .. math:: h(\mu) = c - \mu - b^\top (C - \mu I)^{-1} b,
+
+    with the eigenvector :math:`(-(C - \mu I)^{-1}b,\, 1)`. There h is decreasing, so that it has at most
+    one root, and by interlacing that is the smallest eigenvalue of M. With a Cholesky factor of
+    :math:`C - \sigma I`, j steps of Lanczos' method from b give a rational function with the first 2j
+    derivatives of h in :math:`\sigma`. By Gauss' quadrature it exceeds h, and so does its root exceed
+    :math:`\mu`. A few steps from 0 lead near enough that at the next :math:`\sigma` two or three reach
+    roundoff. That this second Cholesky factor exists proves :math:`\mu \le \sigma < \lambda_{\min}(C)`:
+    no smaller eigenvalue was missed. The residual is measured.
+    """
+    n, shift = len(matrix) - 1, 0.0
+    for enough in (_ROUGHLY, 0.0):
+        leading = matrix[:n, :n].copy()
+        if shift:
+            leading.flat[:: n + 1] -= shift
+        factor, info = dpotrf(leading.T, lower=1, clean=0, overwrite_a=1)
+        if info != 0:
+            return None
+        root, value, vector, certain = _secular_root(factor.T, matrix, shift, enough, _KRYLOV, _EPS)
+        if certain:
+            return value, vector
+        shift += root
+    return None
 
 
 def _writable(array: Array) -> Array:
@@ -291,6 +330,7 @@ def _compile_kernels() -> None:
                 inside = np.zeros((n_outcomes, curvature.rank))
                 core = _grown(curvature.core, inside, np.zeros((n_outcomes, 0)), factor)
                 policy._project(curvature.basis, core, 2.0 * policy.parameter)
+                _bottom_pair(np.eye(_TINY) + 0.1)
 
 
 @_kernel
@@ -354,6 +394,65 @@ def _add_products(rows: Array, start: int, stop: int, vector: Array, out: Array)
         k += 4
     while k < n:
         out[k] += _dot(rows[k, start:stop], vector)
+        k += 1
+
+
+@_kernel
+def _add_rows_twice(
+    weights: Array, others: Array, rows: Array, start: int, stop: int, out: Array, other: Array
+) -> None:
+    """`_add_rows` with two sets of weights, one pass over the rows."""
+    n = weights.size
+    k = 0
+    while k + 4 <= n:
+        a, b = rows[k, start:stop], rows[k + 1, start:stop]
+        c, d = rows[k + 2, start:stop], rows[k + 3, start:stop]
+        p, q, r, s = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+        t, u, v, w = others[k], others[k + 1], others[k + 2], others[k + 3]
+        for i in range(out.size):
+            out[i] += (p * a[i] + q * b[i]) + (r * c[i] + s * d[i])
+            other[i] += (t * a[i] + u * b[i]) + (v * c[i] + w * d[i])
+        k += 4
+    while k < n:
+        _axpy(weights[k], rows[k, start:stop], out)
+        _axpy(others[k], rows[k, start:stop], other)
+        k += 1
+
+
+@_kernel
+def _add_products_twice(
+    rows: Array, start: int, stop: int, vector: Array, second: Array, out: Array, other: Array
+) -> None:
+    """`_add_products` with two vectors, one pass over the rows."""
+    n = out.size
+    k = 0
+    while k + 4 <= n:
+        a, b = rows[k, start:stop], rows[k + 1, start:stop]
+        c, d = rows[k + 2, start:stop], rows[k + 3, start:stop]
+        p = q = r = s = 0.0
+        t = u = v = w = 0.0
+        for i in range(vector.size):
+            x, y = vector[i], second[i]
+            p += a[i] * x
+            q += b[i] * x
+            r += c[i] * x
+            s += d[i] * x
+            t += a[i] * y
+            u += b[i] * y
+            v += c[i] * y
+            w += d[i] * y
+        out[k] += p
+        out[k + 1] += q
+        out[k + 2] += r
+        out[k + 3] += s
+        other[k] += t
+        other[k + 1] += u
+        other[k + 2] += v
+        other[k + 3] += w
+        k += 4
+    while k < n:
+        out[k] += _dot(rows[k, start:stop], vector)
+        other[k] += _dot(rows[k, start:stop], second)
         k += 1
 
 
@@ -449,9 +548,14 @@ def _sketch_blocks(
     for i in range(K):
         for start in range(0, d, _BLOCK):
             stop = min(start + _BLOCK, d)
-            for c in range(n):
-                x = actions[index[c], start:stop]
-                _add_products(basis, i * d + start, i * d + stop, x, images[index[c], i])
+            first, last = i * d + start, i * d + stop
+            for c in range(0, n - 1, 2):
+                a, b = index[c], index[c + 1]
+                x, y = actions[a, start:stop], actions[b, start:stop]
+                _add_products_twice(basis, first, last, x, y, images[a, i], images[b, i])
+            if n % 2:
+                a = index[n - 1]
+                _add_products(basis, first, last, actions[a, start:stop], images[a, i])
     blocks = np.empty((n, K, K))
     whitened = np.empty((K, r))
     for c in range(n):
@@ -471,16 +575,43 @@ def _sketch_blocks(
 
 @_kernel
 def _forward(upper: Array, vector: Array) -> None:
-    """Solve with the transpose of an upper triangle, in place."""
-    for j in range(vector.size):
+    """Solve with the transpose of an upper triangle, in place, four rows at a time."""
+    n = vector.size
+    j = 0
+    while j + 4 <= n:
+        p = vector[j] / upper[j, j]
+        q = (vector[j + 1] - p * upper[j, j + 1]) / upper[j + 1, j + 1]
+        r = vector[j + 2] - p * upper[j, j + 2] - q * upper[j + 1, j + 2]
+        r /= upper[j + 2, j + 2]
+        s = vector[j + 3] - p * upper[j, j + 3] - q * upper[j + 1, j + 3] - r * upper[j + 2, j + 3]
+        s /= upper[j + 3, j + 3]
+        vector[j], vector[j + 1], vector[j + 2], vector[j + 3] = p, q, r, s
+        _add_rows(-vector[j : j + 4], upper[j : j + 4], j + 4, n, vector[j + 4 :])
+        j += 4
+    while j < n:
         vector[j] /= upper[j, j]
         _axpy(-vector[j], upper[j, j + 1 :], vector[j + 1 :])
+        j += 1
 
 
 @_kernel
 def _backward(upper: Array, vector: Array) -> None:
-    """Solve with an upper triangle, in place."""
-    for j in range(vector.size - 1, -1, -1):
+    """Solve with an upper triangle, in place, four rows at a time."""
+    n = vector.size
+    j = n
+    known = np.empty(4)
+    while j >= 4:
+        j -= 4
+        known[:] = 0.0
+        _add_products(upper[j : j + 4], j + 4, n, vector[j + 4 :], known)
+        s = (vector[j + 3] - known[3]) / upper[j + 3, j + 3]
+        r = (vector[j + 2] - known[2] - s * upper[j + 2, j + 3]) / upper[j + 2, j + 2]
+        q = vector[j + 1] - known[1] - s * upper[j + 1, j + 3] - r * upper[j + 1, j + 2]
+        q /= upper[j + 1, j + 1]
+        p = vector[j] - known[0] - s * upper[j, j + 3] - r * upper[j, j + 2] - q * upper[j, j + 1]
+        vector[j], vector[j + 1], vector[j + 2], vector[j + 3] = p / upper[j, j], q, r, s
+    while j > 0:
+        j -= 1
         vector[j] = (vector[j] - _dot(upper[j, j + 1 :], vector[j + 1 :])) / upper[j, j]
 
 
@@ -559,6 +690,7 @@ def _step(
     local = np.zeros(n if leaves else 0)
     for start in range(0, K * d, _BLOCK):
         stop = min(start + _BLOCK, K * d)
+        part = point[start:stop]
         for i in range(K):
             fresh = rows[rank + i, start:stop]
             fresh[:] = 0.0
@@ -567,11 +699,19 @@ def _step(
                 _axpy(
                     inverse[i, j], action[first - j * d : last - j * d], fresh[first - start : last - start]
                 )
-            _add_rows(weights[i], rows, start, stop, fresh)
-            _add_products(rows, start, stop, fresh, overlap[i])
-        _add_rows(direction, joint, start, stop, point[start:stop])
+            if i == 0:
+                _add_rows_twice(weights[i], direction[:rank], rows, start, stop, fresh, part)
+            else:
+                _add_rows(weights[i], rows, start, stop, fresh)
+        _add_rows(direction[rank:], rows[rank:n], start, stop, part)
+        for i in range(K):
+            fresh = rows[rank + i, start:stop]
+            if i == 0 and leaves:
+                _add_products_twice(rows, start, stop, fresh, part, overlap[i], local[:rank])
+            else:
+                _add_products(rows, start, stop, fresh, overlap[i])
         if leaves:
-            _add_products(joint, start, stop, point[start:stop], local)
+            _add_products(rows[rank:n], start, stop, part, local[rank:])
     largest = 0.0
     for i in range(K):
         for k in range(rank):
@@ -876,6 +1016,116 @@ def _polar(columns: Array) -> tuple[Array, Array, bool]:
                 orthogonal[0, 0] = sign
             _axpy(V[p, i] / (1.0 + singular), V[p], inverse[i])
     return orthogonal, inverse, certain
+
+
+@_kernel
+def _secular_root(
+    upper: Array, matrix: Array, shift: float, enough: float, most: int, eps: float
+) -> tuple[float, float, Array, bool]:
+    """The root of `_bottom_pair`'s model less the shift; eigenvalue and vector, and if they are certain.
+
+    `upper` is the Cholesky factor of the leading block less the shift. Lanczos' vectors are added until
+    the root changes by no more than the share `enough` of itself, which leaves the vector undone, or until
+    the residual is roundoff.
+    """
+    n, scale = upper.shape[0], 0.0
+    for i in range(n + 1):
+        scale = max(scale, matrix[i, i])
+    right = matrix[n, :n].copy()
+    corner = float(matrix[n, n]) - shift
+    _forward(upper, right)
+    square = _dot(right, right)
+    vectors, vector = np.zeros((most + 1, n)), np.zeros(n + 1)
+    diagonal, off_diagonal, overlap = np.empty(most), np.empty(most), np.empty(most)
+    if not square > 0.0:
+        return 0.0, 0.0, vector, False
+    vectors[0] = right / math.sqrt(square)
+    root = 0.0
+    for j in range(most):
+        new = vectors[j + 1]
+        new[:] = vectors[j]
+        _backward(upper, new)
+        _forward(upper, new)
+        diagonal[j] = _dot(vectors[j], new)
+        overlap[: j + 1] = 0.0
+        _add_products(vectors, 0, n, new, overlap[: j + 1])
+        _add_rows(-overlap[: j + 1], vectors, 0, n, new)
+        off_diagonal[j] = math.sqrt(_dot(new, new))
+        old = root
+        if j == 0:  # the larger root of a quadratic equation lies behind the pole
+            a = diagonal[0]
+            root = math.sqrt((1.0 - a * corner) ** 2 + 4.0 * a * square)
+            root = 2.0 * (corner - square) / (1.0 + a * corner + root)
+        root, weights, slope = _model_root(diagonal[: j + 1], off_diagonal, square, corner, root)
+        residual = abs(root * off_diagonal[j] * weights[j]) * math.sqrt(square / slope)
+        if residual <= eps * math.sqrt(scale):
+            if root > 4.0 * eps * scale:
+                break
+            _add_rows(-math.sqrt(square) * weights, vectors, 0, n, vector[:n])
+            _backward(upper, vector[:n])
+            vector[n] = 1.0
+            vector /= math.sqrt(_dot(vector, vector))
+            value, residual = _rayleigh(matrix, vector)
+            return root, value, vector, residual <= 8.0 * eps * scale
+        if j > 0 and abs(root - old) <= enough * abs(root):
+            break
+        new /= off_diagonal[j]
+    return root, 0.0, vector, False
+
+
+@_kernel
+def _model_root(
+    diagonal: Array, off_diagonal: Array, square: float, corner: float, start: float
+) -> tuple[float, Array, float]:
+    """The root below the pole of `corner - x - square * g[0]`, with (I - x T) g the first unit vector.
+
+    By Newton's method, kept in a bracket. Also returns g and the negative of the derivative.
+    """
+    n, root = diagonal.size, start
+    low, high = -np.inf, np.inf
+    pivot, weights, slope = np.empty(n), np.empty(n), 1.0
+    for _ in range(60):
+        positive = True
+        for i in range(n):
+            pivot[i], weights[i] = 1.0 - root * diagonal[i], 1.0
+            if i > 0:
+                ratio = root * off_diagonal[i - 1] / pivot[i - 1]
+                pivot[i] -= ratio * root * off_diagonal[i - 1]
+                weights[i] = ratio * weights[i - 1]
+            if not pivot[i] > 0.0:
+                positive = False
+                break
+        step = 0.0
+        if positive:
+            slope = 0.0
+            for i in range(n - 1, -1, -1):
+                weights[i] /= pivot[i]
+                if i + 1 < n:
+                    weights[i] += root * off_diagonal[i] / pivot[i] * weights[i + 1]
+                    slope += 2.0 * off_diagonal[i] * weights[i] * weights[i + 1]
+                slope += diagonal[i] * weights[i] * weights[i]
+            slope = 1.0 + square * slope
+            step = (corner - root - square * weights[0]) / slope
+            if abs(step) <= 4e-16 * abs(root):
+                break
+        if positive and step > 0.0:
+            low = root
+        else:
+            high = root
+        root += step
+        if not (positive and root < high):
+            root = 0.5 * (high + low) if low > -np.inf else min(0.5 * high, 2.0 * high)
+    return root, weights, slope
+
+
+@_kernel
+def _rayleigh(matrix: Array, vector: Array) -> tuple[float, float]:
+    """The Rayleigh quotient of a unit vector and the length of its residual."""
+    image = np.zeros(vector.size)
+    _add_products(matrix, 0, vector.size, vector, image)
+    value = _dot(image, vector)
+    _axpy(-value, vector, image)
+    return value, math.sqrt(_dot(image, image))
 
 
 @_kernel

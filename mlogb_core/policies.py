@@ -35,7 +35,7 @@ from mlogb_core.curvature import Curvature, DenseCurvature, FrequentDirections, 
 from mlogb_core.link import expected_reward, jacobian, jacobian_factor, loss_residual, outcome_probabilities
 
 # Up to this many multiplications, scoring the actions in question takes less time than choosing them.
-_CHEAP = 500_000
+_CHEAP = 50_000
 
 
 class Policy(Protocol):
@@ -374,9 +374,9 @@ class OptimisticPolicy:
     def _largest_bonus(self, beta: float, estimate: _Estimate) -> Array:
         r"""The bonus for :math:`A(x) = \|x\|^2 I / \lambda`, which bounds that of every curvature."""
         squares = np.einsum("nd,nd->n", estimate.actions, estimate.actions) / self.curvature.regularization
-        first = np.sqrt(beta * squares * np.einsum("ni,ni->n", estimate.slopes, estimate.slopes))
         if self.curvature.n_outcomes == 1:
-            return np.asarray(first)
+            return np.asarray(np.sqrt(beta * squares))
+        first = np.sqrt(beta * squares * np.einsum("ni,ni->n", estimate.slopes, estimate.slopes))
         return np.asarray(first + 0.5 * self.rewards.sum() * beta * squares)
 
     def _best(self, estimate: _Estimate) -> tuple[Choice, int, _Selected | None]:
@@ -384,12 +384,12 @@ class OptimisticPolicy:
         beta = self.beta
         if beta == 0.0:
             return choose(estimate.value, self.tie_tolerance), 0, None
-        batches: list[tuple[NDArray[np.intp], Array]] = []
+        images: dict[int, Array] = {}
 
         def score(index: NDArray[np.intp]) -> Array:
             part = _Estimate(*(array[index] for array in estimate))
             image = self.curvature.images(part.actions)
-            batches.append((index, image))
+            images.update(zip(index.tolist(), image, strict=True))
             return part.value + self._bonus(beta, part, self.curvature.inverse_blocks(part.actions, image))
 
         n, first = len(estimate.value), self._batch_size()
@@ -398,8 +398,8 @@ class OptimisticPolicy:
         else:
             upper = estimate.value + self._largest_bonus(beta, estimate)
             choice, scored = choose_pruned(estimate.value, upper, score, self.tie_tolerance, first)
-        image = next(image[index == choice.action][0] for index, image in batches if choice.action in index)
-        return choice, scored, _Selected(estimate.actions[choice.action].copy(), image)
+        played = choice.action
+        return choice, scored, _Selected(estimate.actions[played].copy(), images[played].copy())
 
     def _batch_size(self) -> int:
         """How many actions are scored at first: two, or as many as take no time."""

@@ -18,6 +18,7 @@ from mlogb_core.curvature import NoCurvature
 from mlogb_core.literal import LiteralEOFD, LiteralOFUL
 
 pytest.importorskip("numba", reason="the compiled form is the optional extra [fast]")
+from mlogb_core import compiled  # needs numba
 
 SETTINGS = {"regularization": 1.0, "step_size": 2.0, "norm_bound": 2.0}
 SIZES = [(4, 100, 40), (1, 60, 6), (2, 30, 5), (1, 12, 12), (3, 7, 40), (12, 5, 9), (5, 4, 1), (1, 9, 1)]
@@ -87,6 +88,80 @@ def test_the_literal_algorithms_play(kind, K, d, m):
         fast.update(actions[chosen], outcome)
         literal.update(actions[chosen], outcome)
         np.testing.assert_allclose(fast.parameter, literal.parameter, rtol=0, atol=1e-11)  # seen: 6e-15
+
+
+def bordered(values, border, corner, seed):
+    """A matrix whose leading block has the given eigenvalues, and the border in their eigenvectors."""
+    rotation = np.linalg.qr(np.random.default_rng(seed).standard_normal((len(values),) * 2))[0]
+    leading, side = (rotation * values) @ rotation.T, rotation @ border
+    matrix = np.block([[leading, side[:, None]], [side, np.full((1, 1), corner)]])
+    return (matrix + matrix.T) / 2.0
+
+
+def assert_bottom_or_none(matrix):
+    """A pair that is claimed is the smallest one, as accurate as LAPACK's; returns whether it is claimed."""
+    found = compiled._bottom_pair(matrix)
+    if found is None:
+        return False
+    value, vector = found
+    size = np.linalg.norm(matrix, 2)
+    assert value == pytest.approx(np.linalg.eigvalsh(matrix)[0], abs=1e-14 * size)
+    assert np.linalg.norm(vector) == pytest.approx(1.0, abs=1e-14)
+    assert np.linalg.norm(matrix @ vector - value * vector) <= 1e-14 * size
+    return True
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
+@pytest.mark.parametrize("n", [57, 79, 102])
+def test_the_bottom_pair_of_a_round(n, scale):
+    claimed = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        rows = rng.standard_normal((n, n + 3)) * np.linspace(0.1, 1.0, n)[:, None]
+        claimed += assert_bottom_or_none(scale * (rows @ rows.T) / n)
+    assert claimed >= 18
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("part", [0.0, 1e-16, 1e-12, 1e-9, 1e-6, 1e-3])
+@pytest.mark.parametrize("lowest", [1e-3, 0.05, 0.0999, 0.1])
+def test_a_bottom_pair_that_the_border_hides_is_not_missed(lowest, part, seed):
+    values = np.append(lowest, np.linspace(0.1, 1.0, 69))
+    border = np.append(part, np.random.default_rng(seed).uniform(0.01, 0.03, 69))
+    assert_bottom_or_none(bordered(values, border, 0.2, seed))
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        np.zeros((70, 70)),
+        np.eye(70),
+        np.diag(np.arange(1.0, 71.0)),
+        np.diag(np.arange(70.0, 0.0, -1.0)),
+        np.ones((70, 70)),
+        1e-200 * np.eye(70),
+        bordered(np.full(69, 0.5), np.full(69, 0.01), 0.4, 1),
+        bordered(np.append(1e-3, np.full(68, 0.5)), np.append(0.0, np.full(68, 0.01)), 0.4, 4),
+        bordered(np.append(np.zeros(5), np.linspace(0.1, 1.0, 64)), np.zeros(69), 0.0, 2),
+        bordered(np.append([1e-14, 2e-14], np.linspace(0.1, 1.0, 67)), np.full(69, 1e-9), 1e-13, 3),
+    ],
+)
+def test_degenerate_cores_have_a_bottom_pair_or_none(matrix):
+    assert_bottom_or_none(matrix)
+
+
+def test_the_same_play_with_a_core_that_lapack_does_not_see(monkeypatch):
+    found, find = [], compiled._bottom_pair
+    monkeypatch.setattr(compiled, "_bottom_pair", lambda core: found.append(find(core)) or found[-1])
+    plain, fast = pair("eofd", 1, 150, 60)
+    assert_same_play(plain, fast, np.random.default_rng(3), 300)
+    assert sum(p is not None for p in found) > 0.8 * len(found) > 100
+
+
+def test_a_pair_found_at_once_is_not_taken_for_the_bottom_one():
+    matrix = np.diag(np.append(1e-3, np.full(69, 0.5)))
+    matrix[-1, 1] = matrix[1, -1] = 0.1  # one step of Lanczos' method is exact, and sees one eigenvalue
+    assert not assert_bottom_or_none(matrix)
 
 
 @pytest.mark.parametrize("limit", [0, 10**6])

@@ -10,6 +10,8 @@ from helpers import EPS, ellipsoid_projection
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlogb_core import ConstantRadius, eofd
+from mlogb_core.curvature import FrequentDirections, low_rank
 from mlogb_core.projection import project_onto_ball
 
 
@@ -129,3 +131,28 @@ def test_a_search_that_does_not_settle_says_so():
 
     with pytest.raises(ArithmeticError, match=r"radius 1\.0 did not settle"):
         project_onto_ball(broken, np.array([2.0, 0.0]), np.array([2.0, 0.0]), 1.0)
+
+
+@pytest.mark.parametrize(("K", "d", "m"), [(1, 30, 12), (4, 20, 16), (3, 7, 40)])
+def test_a_large_sketch_projects_by_lanczos_to_the_same_points(K, d, m, monkeypatch):
+    settings = {"regularization": 2.0, "step_size": 2.0, "norm_bound": 0.7, "radius": ConstantRadius(0.1)}
+    one, other = (eofd(d, np.ones(K), sketch_size=m, **settings) for _ in range(2))
+    steps, project = [], low_rank.project_by_lanczos
+    monkeypatch.setattr(low_rank, "project_by_lanczos", lambda *given: steps.append(1) or project(*given))
+    rng = np.random.default_rng(K)
+    for _ in range(120):
+        action, outcome = rng.standard_normal(d), int(rng.integers(K + 1))
+        action *= 0.6 / np.linalg.norm(action)
+        for policy, large in ((one, 1), (other, 10**6)):
+            monkeypatch.setattr(low_rank, "_LARGE", large)
+            policy.update(action, outcome)
+        np.testing.assert_allclose(one.parameter, other.parameter, rtol=0, atol=1e-13)
+    assert 40 < len(steps) < 120  # rounds that stay in the ball do not project
+
+
+def test_an_ill_conditioned_sketch_projects_by_cholesky(monkeypatch):
+    monkeypatch.setattr(low_rank, "_LARGE", 1)
+    sketch = FrequentDirections(1, 5, 1e-3, 3)
+    for x in np.eye(5)[:2]:
+        sketch.add(sketch.frame(x), np.ones((1, 1)))
+    assert not sketch._suits_lanczos()

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from mlogb_core._linalg import solve
+from mlogb_core._linalg import cholesky, invert_triangle, solve
 from mlogb_core._validation import Array
 
 Frame = TypeVar("Frame")
@@ -155,6 +155,31 @@ def step_weights(block: Array, residual: Array, factor: Array, step_size: float)
     matrix = step_size * (factor @ (factor.T @ block))
     matrix.flat[:: len(block) + 1] += 1.0
     return solve(matrix, residual)
+
+
+def inverse_change(block: Array, solved: Array, factor: Array) -> Array:
+    r"""Rows R with :math:`(Z + XFF^\top X^\top)^{-1} = Z^{-1} - R^\top R` for :math:`X = I \otimes x`.
+
+    Parameters
+    ----------
+    block : (K, K) array
+        A(x).
+    solved : (K, n) array
+        :math:`X^\top Z^{-1}`, in any orthonormal coordinates.
+    factor : (K, K) array
+        F.
+
+    Returns
+    -------
+    (K, n) array
+
+    Notes
+    -----
+    By Woodbury's identity R is :math:`(I + F^\top A F)^{-1/2} F^\top X^\top Z^{-1}` up to rotation.
+    """
+    inner = factor.T @ block @ factor
+    inner.flat[:: len(inner) + 1] += 1.0
+    return np.asarray(invert_triangle(cholesky(inner)) @ (factor.T @ solved))
 
 
 def check_regularization(regularization: float, largest: float) -> None:

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg.blas import dsymv, dsyrk
 
-from mlogb_core._linalg import cholesky, invert_triangle, length
+from mlogb_core._linalg import length
 from mlogb_core._validation import Array, as_integer, as_matrix, as_positive, take
-from mlogb_core.curvature.base import Step, check_regularization, step_weights
+from mlogb_core.curvature.base import Step, check_regularization, inverse_change, step_weights
 from mlogb_core.projection import project_by_lanczos
 
 _FEW = 4
@@ -121,7 +121,7 @@ class DenseCurvature:
         point = parameter.reshape(-1) - step_size * (weights @ frame.solved)
         if length(point) <= norm_bound:
             return Step(point.reshape(parameter.shape), 0.0)
-        change = self._change(frame, np.sqrt(step_size) * factor)
+        change = inverse_change(frame.block, frame.solved, np.sqrt(step_size) * factor)
 
         def apply_inverse(vector: Array) -> Array:
             return np.asarray(dsymv(1.0, self.inverse, vector, lower=1) - (change @ vector) @ change)
@@ -138,7 +138,7 @@ class DenseCurvature:
             If :math:`\lambda` is below the roundoff of the new Hessian.
         """
         self._check_regularization(frame, factor)
-        change = self._change(frame, factor)
+        change = inverse_change(frame.block, frame.solved, factor)
         dsyrk(-1.0, change.T, beta=1.0, c=self.inverse, lower=1, overwrite_c=1)
 
     def dense(self) -> Array:
@@ -167,11 +167,6 @@ class DenseCurvature:
         size = curvature.rank_bound
         curvature.inverse[...] = np.tril(as_matrix("inverse", take(state, "inverse"), (size, size)))
         return curvature
-
-    def _change(self, frame: DenseFrame, factor: Array) -> Array:
-        r"""Rows R with :math:`(H + XFF^\top X^\top)^{-1} = H^{-1} - R^\top R`."""
-        inner = np.eye(self.n_outcomes) + factor.T @ frame.block @ factor
-        return np.asarray(invert_triangle(cholesky(inner)) @ (factor.T @ frame.solved))
 
     def _check_regularization(self, frame: DenseFrame, factor: Array) -> None:
         """Against the largest eigenvalue of one Hessian, from below: the sum is not at hand."""

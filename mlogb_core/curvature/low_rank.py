@@ -12,6 +12,7 @@ projection adds two. Everything else is small.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,14 +30,16 @@ from mlogb_core._linalg import (
     whiten,
 )
 from mlogb_core._validation import Array, as_integer, as_positive
-from mlogb_core.curvature.base import Step, step_weights
-from mlogb_core.projection import Resolvent, project_onto_ball
+from mlogb_core.curvature.base import Step, inverse_change, step_weights
+from mlogb_core.projection import Resolvent, project_by_lanczos, project_onto_ball
 
 # A direction whose part outside the sketch is below this share of the action's length is inside.
 _RANK_TOLERANCE = 1e-13
 # With at least this share of the squared length outside, one projection leaves an orthonormal frame.
 _WELL_OUTSIDE = 0.1
 _OVERLAP = 4.0 * float(np.finfo(np.float64).eps)
+# From this rank on, steps of Lanczos' method take less time than Cholesky factors.
+_LARGE = 150
 # Squares of shorter actions lose digits to underflow.
 _SMALLEST_SQUARE = 1e-250
 
@@ -203,7 +206,7 @@ class LowRankCurvature:
         Paper: `eq:oful-mlogb-W-gradient`, `lem:fd-oful-mlogb-efficient-W-update`. The paper takes
         an SVD of the Kd x (m+K) matrix first. Here the step needs a K x K solve, and the
         projection, when there is one, a Cholesky factor of order r + k for each value of the
-        multiplier.
+        multiplier, or in a large and well-conditioned sketch Lanczos' method with the factor at hand.
         """
         weights = step_weights(frame.block, residual, factor, step_size)
         direction = np.concatenate((weights @ frame.solved, weights @ frame.outside / self.regularization))
@@ -213,13 +216,17 @@ class LowRankCurvature:
         if length(point) <= norm_bound:
             return Step(point.reshape(parameter.shape), 0.0)
 
-        core = self._grown(frame, np.sqrt(step_size) * factor)
         inside = np.concatenate((self.basis @ point, frame.fresh @ point))
         outside = np.sqrt(max(float(point @ point - inside @ inside), 0.0))
-        image = np.append(self._shifted(core, 0.0) @ inside, self.regularization * outside)
-        projected, multiplier = project_onto_ball(
-            lambda nu: self._resolvent(core, nu), np.append(inside, outside), image, norm_bound
-        )
+        local, scaled = np.append(inside, outside), np.sqrt(step_size) * factor
+        if self._suits_lanczos():
+            projected, multiplier = project_by_lanczos(self._inverse(frame, scaled), local, norm_bound)
+        else:
+            core = self._grown(frame, scaled)
+            image = np.append(self._shifted(core, 0.0) @ inside, self.regularization * outside)
+            projected, multiplier = project_onto_ball(
+                lambda nu: self._resolvent(core, nu), local, image, norm_bound
+            )
         scale = self.regularization / (self.regularization + multiplier)
         point = scale * point + self._expand(frame, projected[:-1] - scale * inside)
         return Step(point.reshape(parameter.shape), multiplier)
@@ -308,6 +315,23 @@ class LowRankCurvature:
         shifted = core.copy()
         shifted.flat[:: core.shape[0] + 1] += self.regularization + multiplier
         return shifted
+
+    def _suits_lanczos(self) -> bool:
+        """Whether some Lanczos steps take less time than some Cholesky factors, by size and condition."""
+        return self.rank >= _LARGE and float(self.core.diagonal().max()) <= self.regularization
+
+    def _inverse(self, frame: LowRankFrame, factor: Array) -> Callable[[Array], Array]:
+        """Inverse of Z with a Hessian added, on (coordinates in the joint basis, length outside it)."""
+        solved = np.concatenate((frame.solved, frame.outside / self.regularization), axis=1)
+        change, ridge = inverse_change(frame.block, solved, factor), self._ridge_factor()
+
+        def apply(vector: Array) -> Array:
+            solution = vector / self.regularization
+            solution[: self.rank] = cholesky_solve(ridge, vector[None, : self.rank])[0]
+            solution[:-1] -= (change @ vector[:-1]) @ change
+            return solution
+
+        return apply
 
     def _resolvent(self, core: Array, multiplier: float) -> Resolvent:
         """Inverse of Z-tilde + nu I on (coordinates in the joint basis, length outside it)."""
