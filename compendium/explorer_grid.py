@@ -36,6 +36,10 @@ N_ROUNDS = 400
 N_TRIALS = 4
 SEED = 20261128
 CHECKPOINTS = tuple(range(25, N_ROUNDS + 1, 25))
+#: Rounds of a timing game, the first half of them unused: every sketch is full by then.
+TIMED_ROUNDS = 160
+TIMED_GAMES = 3
+TIMED_AT: dict[str, Any] = {"decay": 1, "S": 3, "scale": 0.001}
 TIMED = ("eofd", "oful", "first-order", "random", "eofd-compiled", "oful-compiled")
 
 _PREFIX = "globalThis.EXPLORER_RECORD = "
@@ -128,11 +132,23 @@ def games(point: Point, policies: tuple[str, ...], compiled: bool = False) -> di
 
 
 def times(point: Point) -> dict[str, float]:
-    """Median milliseconds of a round by policy, over the rounds with a full sketch of one game."""
-    frame = _spec(point, TIMED, trial=0).compute()
-    frame = frame[frame["round"] > N_ROUNDS // 2]
-    spent = frame[list(TIMES)].sum(axis=1).groupby(frame["policy"], observed=True).median()
-    return {policy: _rounded(1e3 * spent[policy], 3) for policy in TIMED}
+    """Median milliseconds of a round by policy, with a full sketch: the best of some short games.
+
+    Other work on the machine makes a round longer and never shorter, so the shortest median is kept.
+    """
+    medians = []
+    for _ in range(TIMED_GAMES):
+        frame = _spec(point, TIMED, trial=0, n_rounds=TIMED_ROUNDS).compute()
+        frame = frame[frame["round"] > TIMED_ROUNDS // 2]
+        spent = frame[list(TIMES)].sum(axis=1).groupby(frame["policy"], observed=True).median()
+        medians.append([1e3 * spent[policy] for policy in TIMED])
+    return dict(zip(TIMED, (_rounded(value, 3) for value in np.min(medians, axis=0)), strict=True))
+
+
+def all_times() -> dict[str, dict[str, float]]:
+    """`times` for all sizes of the grid, at one setting of the other parameters."""
+    sizes = {point.key("K", "d", "m"): point._replace(**TIMED_AT) for point in points()}
+    return {key: times(point) for key, point in sizes.items()}
 
 
 def compute() -> dict[str, Any]:
@@ -140,15 +156,11 @@ def compute() -> dict[str, Any]:
     root = paths.project_root()
     state = git_state(root)
     regret: dict[str, dict[str, Any]] = {policy: {} for policy in KEYS}
-    spent: dict[str, dict[str, float]] = {}
     grid = list(points())
     for number, point in enumerate(grid, start=1):
         wanted = tuple(policy for policy, names in KEYS.items() if point.key(*names) not in regret[policy])
         for policy, entry in games(point, wanted, compiled=True).items():
             regret[policy][point.key(*KEYS[policy])] = entry
-        sizes = point.key("K", "d", "m")
-        if sizes not in spent and (point.decay, point.S, point.scale) == (1, 3, 0.001):
-            spent[sizes] = times(point)
         if sys.stderr.isatty() or number % 100 == 0:
             print(f"{number} of {len(grid)} points", file=sys.stderr, flush=True)
     return {
@@ -165,9 +177,9 @@ def compute() -> dict[str, Any]:
         "step_size": STEP_SIZE,
         "grid": {name: list(values) for name, values in GRID.items()},
         "rounds": list(CHECKPOINTS),
-        "timed_at": {"decay": 1, "S": 3, "scale": 0.001},
+        "timed_at": TIMED_AT,
         "regret": regret,
-        "times": spent,
+        "times": all_times(),
     }
 
 
@@ -201,11 +213,11 @@ def read(path: Path | None = None) -> dict[str, Any]:
     return record
 
 
-def _spec(point: Point, policies: tuple[str, ...], trial: int) -> TrialSpec:
+def _spec(point: Point, policies: tuple[str, ...], trial: int, n_rounds: int = N_ROUNDS) -> TrialSpec:
     return TrialSpec(
         experiment="explorer",
         setting=point.choice.setting(policies),
-        n_rounds=N_ROUNDS,
+        n_rounds=n_rounds,
         seed=SEED,
         trial=trial,
     )
@@ -230,5 +242,7 @@ def _rounded(value: float, digits: int = 4) -> float:
 
 
 if __name__ == "__main__":
-    paths.write_atomically(record_file(), script(compute()))
+    # With the word `times`, the times alone are measured again.
+    result = read() | {"times": all_times()} if sys.argv[1:] == ["times"] else compute()
+    paths.write_atomically(record_file(), script(result))
     print(record_file().relative_to(paths.project_root()))

@@ -371,7 +371,7 @@
   function sentence(chosen, seen, found) {
     const { regret, times } = found;
     const total = (name) => `${POLICIES[name]} ${show(regret[name].curve.at(-1))} ± ${show(regret[name].sd, 2)}`;
-    const steps = (dual) => `${dual.iterates.length - 1} Newton steps`;
+    const steps = ({ iterates }) => `${iterates.length - 1} Newton step${iterates.length === 2 ? "" : "s"}`;
     return [
       `K = ${chosen.K}, d = ${chosen.d}, m = ${chosen.m}, decay ${chosen.decay}, S = ${chosen.S}, ` +
         `c = ${chosen.scale}: Kd = ${chosen.K * chosen.d} parameters, β = ${show(seen.beta)}.`,
