@@ -107,7 +107,7 @@
   const shrunk = () =>
     [...document.querySelectorAll("mjx-container > svg")]
       .filter((drawing) => drawing.getBoundingClientRect().width < 0.9 * drawing.width.baseVal.value)
-      .map((drawing) => `${named(drawing.closest(".math") || drawing.parentElement)} in ${named(drawing.closest("td, p, li, div"))}`);
+      .map((drawing) => `${named(drawing.closest(".math") || drawing.parentElement)} in ${named(drawing.closest("td, p, li, div, body"))}`);
 
   // Contrast as WCAG 2 defines it, of the colours that the browser computed.
   const colour = (text) => {
