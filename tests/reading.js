@@ -103,6 +103,12 @@
     ];
   };
 
+  // Formulas that were made smaller than they are typeset, to fit into a narrow box.
+  const shrunk = () =>
+    [...document.querySelectorAll("mjx-container > svg")]
+      .filter((drawing) => drawing.getBoundingClientRect().width < 0.9 * drawing.width.baseVal.value)
+      .map((drawing) => `${named(drawing.closest(".math") || drawing.parentElement)} in ${named(drawing.closest("td, p, li, div, body"))}`);
+
   // Contrast as WCAG 2 defines it, of the colours that the browser computed.
   const colour = (text) => {
     const parts = (text.match(/[\d.]+(?:e-?\d+)?/g) || []).map(Number);
@@ -148,5 +154,5 @@
       .filter((image) => luminance(behind(image)) < 0.5)
       .map((image) => image.getAttribute("src"));
 
-  return { untypeset, raw, wordless, broken, links, anchors, wide, faint, unlit };
+  return { untypeset, raw, wordless, broken, links, anchors, wide, shrunk, faint, unlit };
 })()

@@ -93,7 +93,8 @@ def visit(browser: Any, file: Path) -> Visit:
         for name in ("untypeset", "raw", "wordless", "broken"):
             seen.found[name] = look(name)
         page.set_viewport_size(PHONE)
-        seen.found["wide"] = look("wide")
+        for name in ("wide", "shrunk"):
+            seen.found[name] = look(name)
         for theme in ("light", "dark"):
             page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
             seen.found[f"faint {theme}"] = look("faint", CONTRAST)

@@ -52,6 +52,7 @@ def test_every_page_loads_without_an_error_or_another_host(visits):
         pytest.param("wordless", id="pictures have words"),
         pytest.param("broken", id="pictures load"),
         pytest.param("wide", id="fits a phone"),
+        pytest.param("shrunk", id="formulas keep their size on a phone"),
         pytest.param("faint light", id="text stands out"),
         pytest.param("faint dark", id="text stands out in the dark"),
         pytest.param("unlit dark", id="pictures stand out in the dark"),
@@ -85,6 +86,11 @@ BAD = {
     "picture": ("broken", "<img src='missing.png' alt='a picture'>", "missing.png"),
     "wide": ("wide", "<div id='broad' style='width: 700px'>wide</div>", "div#broad"),
     "long": ("wide", "<h1>" + "unbroken" * 20 + "</h1>", "h1"),
+    "small": (
+        "shrunk",
+        "<mjx-container><svg width='300' height='9' style='max-width: 100px'></svg></mjx-container>",
+        "mjx-container",
+    ),
     "grey": ("faint light", "<main><p style='color: #999'>grey</p></main>", "grey"),
     "black": (
         "faint dark",
