@@ -55,7 +55,9 @@ def test_the_script_finds_the_table_by_its_columns(page):
 
 def test_no_style_or_script_asks_for_anything():
     for file in (ROOT / "book/_static").glob("*.*"):
-        assert not re.search(r"https?://(?!www\.w3\.org/)|@import|fetch\(|XMLHttpRequest", file.read_text(encoding="utf-8"))
+        assert not re.search(
+            r"https?://(?!www\.w3\.org/)|@import|fetch\(|XMLHttpRequest", file.read_text(encoding="utf-8")
+        )
 
 
 def test_each_box_leads_to_its_claim_and_says_what_it_states(registry, page, drawing):
