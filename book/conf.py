@@ -39,5 +39,6 @@ html_theme_options = {
     "use_fullscreen_button": False,
     "show_toc_level": 2,
     "home_page_in_toc": True,
+    "navbar_persistent": [],  # the side bar has the search
     "secondary_sidebar_items": {"**": ["page-toc"], "claims": [], "notation": [], "algorithm": []},
 }
