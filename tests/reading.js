@@ -106,7 +106,7 @@
   // Formulas that were made smaller than they are typeset, to fit into a narrow box.
   const shrunk = () =>
     [...document.querySelectorAll("mjx-container > svg")]
-      .filter((drawing) => drawing.getBoundingClientRect().width < 0.9 * drawing.width.baseVal.value)
+      .filter((drawing) => isVisible(drawing) && drawing.getBoundingClientRect().width < 0.9 * drawing.width.baseVal.value)
       .map((drawing) => `${named(drawing.closest(".math") || drawing.parentElement)} in ${named(drawing.closest("td, p, li, div, body"))}`);
 
   // Contrast as WCAG 2 defines it, of the colours that the browser computed.
