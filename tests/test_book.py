@@ -43,7 +43,6 @@ def test_the_sources_are_gathered_and_their_links_lead_to_pages(tmp_path):
         path.relative_to(folder).with_suffix("").as_posix() for path in folder.glob("notebooks/**/*.ipynb")
     }
     assert gathered <= set(listed), gathered - set(listed)
-    assert b"import " not in (folder / "_static" / book.MATHJAX).read_bytes()[:200]  # whole in one file
     for page in [*folder.rglob("*.ipynb"), *folder.rglob("*.md")]:
         prose = without_code(page.read_text())
         for target in re.findall(r"\]\(([\w./-]+\.(?:md|ipynb|png|svg))(?:#[^)]*)?\)", prose):
@@ -72,15 +71,6 @@ def test_links_out_of_the_book_become_text():
         _linked("[c](../experiments/mnist.md) [d](claims.md)")
         == "[c](../experiments/mnist.ipynb) [d](claims.md)"
     )
-
-
-def test_the_script_that_typesets_formulas_is_the_bundled_one(tmp_path):
-    from compendium import book
-
-    script = (book.gather(tmp_path / "source") / "_static" / book.MATHJAX).read_text(encoding="utf-8")
-    assert "MathJax" in script
-    assert not script.startswith("import")
-    assert len(script) > 1_000_000
 
 
 def test_links_to_names_in_the_library_lead_to_the_api_reference():
