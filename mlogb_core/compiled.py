@@ -289,7 +289,7 @@ def _bottom_pair(matrix: Array) -> tuple[float, Array] | None:
     derivatives of h in :math:`\sigma`. By Gauss' quadrature it exceeds h, and so does its root exceed
     :math:`\mu`. A few steps from 0 lead near enough that at the next :math:`\sigma` two or three reach
     roundoff. That this second Cholesky factor exists proves :math:`\mu \le \sigma < \lambda_{\min}(C)`:
-    no smaller eigenvalue was missed. The residual is measured.
+    no smaller eigenvalue was missed. The residual is measured, and that the vector's value is this root.
     """
     n, shift = len(matrix) - 1, 0.0
     for enough in (_ROUGHLY, 0.0):
@@ -1066,7 +1066,9 @@ def _secular_root(
             vector[n] = 1.0
             vector /= math.sqrt(_dot(vector, vector))
             value, residual = _rayleigh(matrix, vector)
-            return root, value, vector, residual <= 8.0 * eps * scale
+            # A leading block that is singular to roundoff may have a root at 0 and a vector of another pair.
+            certain = residual <= 8.0 * eps * scale and value - shift <= 8.0 * eps * scale
+            return root, value, vector, certain
         if j > 0 and abs(root - old) <= enough * abs(root):
             break
         new /= off_diagonal[j]

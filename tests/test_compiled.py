@@ -164,6 +164,24 @@ def test_a_pair_found_at_once_is_not_taken_for_the_bottom_one():
     assert not assert_bottom_or_none(matrix)
 
 
+def test_a_pair_is_refused_where_the_second_cholesky_factor_fails_at_its_last_pivot():
+    """All that the border sees is solved exactly; the missing factor alone tells that there is more."""
+    matrix = np.diag(np.append(np.linspace(0.1, 1.0, 69), [1e-3, 0.2]))
+    matrix[-1, :69] = matrix[:69, -1] = 0.02
+    assert not assert_bottom_or_none(matrix)
+
+
+@pytest.mark.parametrize("lowest", [0.0, 1e-16, 1e-15])
+@pytest.mark.parametrize("part", [1e-30, 1e-26, 1e-22])
+@pytest.mark.parametrize("corner", [1e-12, 1e-3, 0.05, 2.0])
+def test_a_border_below_roundoff_and_a_singular_block_do_not_pass_the_corner_off(lowest, part, corner):
+    """(0, ..., 0, 1) is then an eigenvector to roundoff, of the corner."""
+    for seed in range(10):
+        values = np.append(lowest, np.linspace(0.1, 1.0, 69))
+        border = np.append(part, 1e-22 * np.random.default_rng(seed).standard_normal(69))
+        assert_bottom_or_none(bordered(values, border, corner, seed))
+
+
 @pytest.mark.parametrize("limit", [0, 10**6])
 def test_products_by_blas_and_in_loops(limit, monkeypatch):
     monkeypatch.setattr("mlogb_core.compiled._WIDE", limit)
