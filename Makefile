@@ -61,7 +61,7 @@ claims: $(STAMP)  ## write the page of the registry of claims and its graph from
 	$(BIN)/mlogb claims --write
 
 book: $(STAMP)  ## build the book into book/_build/html
-	$(BIN)/python -c "from compendium.book import build; print(build())"
+	$(BIN)/python -m compendium.book
 
 explorer: $(STAMP)  ## play the games behind the explorer page again (some ten minutes)
 	$(BIN)/python -m compendium.explorer_grid

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from compendium import book_parts, claim_links, claims_page, crossref, link_titles, paths
 from compendium.claims import load_registry
-from compendium.paths import FailureError
+from compendium.paths import FailureError, UsageError
 
 PAGES = ("ERRATA.md", "RESULTS.md", "CONTRIBUTING.md", "benchmarks/README.md")
 MATHJAX = "tex-svg-full.js"
@@ -53,16 +53,25 @@ def build(target: Path | None = None) -> Path:
         from sphinx.cmd.build import build_main
     except ImportError:
         raise FailureError("the book needs Sphinx: pip install .[book]") from None
-    root = paths.project_root()
-    target = target or root / "book" / "_build" / "html"
-    source = gather(root / "book" / "_build" / "source")
+    folder = paths.project_root() / "book" / "_build"
+    target = target or folder / "html"
     arguments = ["-b", "html", "-W", "--keep-going", "-q", "-d", str(target.parent / "doctrees")]
-    with _without_notices_to_extensions():
-        failed = build_main([*arguments, str(source), str(target)]) != 0
-    if failed:
-        raise FailureError("the book has warnings; see above")
-    link_titles.add(target)
+    with paths.locked(folder):  # another build empties the folder of the sources
+        source = gather(folder / "source")
+        with _without_notices_to_extensions():
+            failed = build_main([*arguments, str(source), str(target)]) != 0
+        if failed:
+            raise FailureError("the book has warnings; see above")
+        link_titles.add(target)
     return target / "index.html"
+
+
+def main() -> None:
+    """Build the book and print the path of its first page; a failure is one message, without a traceback."""
+    try:
+        print(build())
+    except (UsageError, FailureError) as error:
+        raise SystemExit(str(error)) from None
 
 
 @contextmanager
@@ -136,3 +145,7 @@ def _mathjax() -> Path:
         if found:
             return found[0]
     raise FailureError(f"the book needs {MATHJAX} of the package django-static-mathjax")
+
+
+if __name__ == "__main__":
+    main()

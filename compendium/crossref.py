@@ -117,7 +117,10 @@ def link_sources(folder: Path, root: Path) -> None:
         if path.suffix == ".ipynb":
             notebook = json.loads(text)
             code = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-            own = bound(code)
+            try:
+                own = bound(code)
+            except SyntaxError as error:
+                raise FailureError(f"{page}: a code cell is not plain Python: {error}") from None
             names = {name: target for name, target in known.items() if name not in own}
             for cell in notebook["cells"]:
                 if cell["cell_type"] == "markdown":
@@ -246,7 +249,10 @@ def section_titles(root: Path) -> dict[str, str]:
         folder = path.parent if path.stem == RESULTS else root / "notebooks"
         name = path.relative_to(folder).with_suffix("").as_posix()
         text = without_code(path.read_text(encoding="utf-8"))
-        first, *others = re.findall(r"^#+ +(.+?) *$", text, re.MULTILINE)
+        titles_here = re.findall(r"^#+ +(.+?) *$", text, re.MULTILINE)
+        if not titles_here:
+            raise FailureError(f"{path.relative_to(root).as_posix()}: there is no heading, so no title")
+        first, *others = titles_here
         titles |= {f"{name}#{slug(title)}": f"{first}: {title}" for title in others}
     return {place: re.sub(r"[`<>$\\]", "", title) for place, title in titles.items()}
 

@@ -449,6 +449,9 @@ def _draw_dual(axis: Axes, game: Game) -> None:
 
 def _draw_ellipsoid(axis: Axes, game: Game) -> None:
     choice, identity = game.choice, np.eye(len(game.hessian))
+    if len(identity) == 1:
+        axis.set(title="Confidence ellipsoid: an interval, with one parameter")
+        return
     vectors = np.linalg.eigh(game.hessian)[1][:, ::-1]
     other = min(choice.sketch_size, len(vectors) - 1)
     plane = vectors[:, [0, other]]

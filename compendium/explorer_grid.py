@@ -7,6 +7,7 @@ times can be computed again from an entry's key; `make explorer` computes all of
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import sys
@@ -213,13 +214,14 @@ def read(path: Path | None = None) -> dict[str, Any]:
     path = path or record_file()
     try:
         text = path.read_text(encoding="utf-8")
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise paths.FailureError(f"{path.name} cannot be read ({error}); run `make explorer`") from None
     body = text.removeprefix(_COMMENT)
-    if not (text.startswith(_COMMENT + _PREFIX) and text.endswith(";\n")):
-        raise paths.FailureError(f"{path.name} is not what `make explorer` writes")
-    record: dict[str, Any] = json.loads(body.removeprefix(_PREFIX)[: -len(";\n")])
-    return record
+    if text.startswith(_COMMENT + _PREFIX) and text.endswith(";\n"):
+        with contextlib.suppress(json.JSONDecodeError):
+            record: dict[str, Any] = json.loads(body.removeprefix(_PREFIX)[: -len(";\n")])
+            return record
+    raise paths.FailureError(f"{path.name} is not what `make explorer` writes")
 
 
 def _spec(point: Point, policies: tuple[str, ...], trial: int, n_rounds: int = N_ROUNDS) -> TrialSpec:

@@ -104,8 +104,8 @@ def page(root: Path | None = None) -> str:
     for name, sidecar in sidecars.items():
         if name not in SHOWN:
             raise FailureError(f"figures/{name}: {__name__} does not say what it shows")
-        if sidecar["run"] not in sources:
-            raise FailureError(f"figures/{name}.json names {sidecar['run']}, which is no committed run")
+        if sidecar.get("run") not in sources:
+            raise FailureError(f"figures/{name}.json names {sidecar.get('run')}, which is no committed run")
     rows = [_row(name, sidecar, sources[sidecar["run"]]) for name, sidecar in sidecars.items()]
     sections = [
         line
@@ -212,5 +212,8 @@ def _fragment(heading: str) -> str:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    try:
+        content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise FailureError(f"{file.parent.name}/{file.name} is not valid JSON: {error}") from None
     return content

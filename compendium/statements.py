@@ -119,7 +119,14 @@ def read(root: Path) -> dict[str, Label]:
     """
     found = [path for pattern in SOURCES for path in sorted(root.glob(pattern))]
     files = [path for path in found if ".ipynb_checkpoints" not in path.parts]
-    return check({path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in files})
+    return check({path.relative_to(root).as_posix(): _text(path) for path in files})
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise FailureError(f"{path} is not UTF-8: {error}") from None
 
 
 def check(texts: Mapping[str, str]) -> dict[str, Label]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import threading
+import time
 from pathlib import Path
 
 import pytest
+
+from compendium.paths import FailureError, UsageError
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -134,3 +139,44 @@ def test_only_notices_to_the_authors_of_extensions_are_left_out():
             }.items():
                 with pytest.raises(category):
                     warn(module, category)
+
+
+@pytest.mark.parametrize("failure", [FailureError("no Sphinx"), UsageError("no project")])
+def test_a_failure_is_said_in_one_line(failure, monkeypatch):
+    from compendium import book
+
+    def fail():
+        raise failure
+
+    monkeypatch.setattr(book, "build", fail)
+    with pytest.raises(SystemExit, match=f"^{failure}$"):
+        book.main()
+
+
+def test_two_builds_at_once_wait_for_each_other(tmp_path, monkeypatch):
+    """Each empties the folder in which the sources are gathered."""
+    pytest.importorskip("sphinx", reason="the book needs Sphinx: pip install .[book]")
+    from compendium import book
+
+    inside, seen = [], []
+
+    def gather(folder):
+        inside.append(folder)
+        seen.append(len(inside))
+        time.sleep(0.2)
+        inside.pop()
+        raise FailureError("gathered")
+
+    def one_build():
+        with contextlib.suppress(FailureError):
+            book.build()
+
+    (tmp_path / "experiments.yml").touch()
+    monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
+    monkeypatch.setattr(book, "gather", gather)
+    builds = [threading.Thread(target=one_build) for _ in range(3)]
+    for build in builds:
+        build.start()
+    for build in builds:
+        build.join()
+    assert seen == [1, 1, 1]

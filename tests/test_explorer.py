@@ -223,6 +223,18 @@ def test_a_file_that_is_no_record_is_named(tmp_path):
     (tmp_path / "other.js").write_text("globalThis.EXPLORER_RECORD = {};\n")
     with pytest.raises(FailureError, match=r"other\.js is not what"):
         read(tmp_path / "other.js")
+    (tmp_path / "cut.js").write_text(record_file().read_text(encoding="utf-8")[:300] + ";\n")
+    with pytest.raises(FailureError, match=r"cut\.js is not what"):
+        read(tmp_path / "cut.js")
+    (tmp_path / "bytes.js").write_bytes(b"\xff")
+    with pytest.raises(FailureError, match=r"bytes\.js cannot be read"):
+        read(tmp_path / "bytes.js")
+
+
+def test_a_game_with_one_parameter_has_a_figure():
+    figure = draw(play(Choice(n_outcomes=1, n_features=1, sketch_size=1), n_rounds=5))
+    assert "an interval" in figure.axes[2].get_title()
+    plt.close(figure)
 
 
 # ---- the page ----------------------------------------------------------------------------------------

@@ -93,3 +93,11 @@ def test_a_figure_without_description_or_run_is_refused(tmp_path, name, change, 
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(FailureError, match=message):
         figures_page.page(tmp_path)
+
+
+@pytest.mark.parametrize(("text", "message"), [("{", "is not valid JSON"), ("{}", "names None, which is no")])
+def test_a_damaged_sidecar_is_named(tmp_path, text, message):
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "scale.json").write_text(text)
+    with pytest.raises(FailureError, match=rf"figures/scale\.json {message}"):
+        figures_page.page(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -293,6 +294,24 @@ def test_names_that_a_notebook_binds_are_its_own():
         "for i in x: pass",
     ]
     assert crossref.bound(code) == {"s", "f", "a", "b", "i"}
+
+
+def test_a_source_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "notebooks").mkdir()
+    page = tmp_path / "notebooks" / "01_a.md"
+    page.write_bytes(b"\xff")
+    with pytest.raises(FailureError, match=r"01_a\.md is not UTF-8"):
+        statements.read(tmp_path)
+    page.write_text("No title.\n")
+    with pytest.raises(FailureError, match=r"notebooks/01_a\.md: there is no heading"):
+        crossref.section_titles(tmp_path)
+
+
+def test_a_cell_that_is_not_plain_python_is_named(tmp_path):
+    notebook = {"cells": [{"cell_type": "code", "source": "%matplotlib inline"}]}
+    (tmp_path / "a.ipynb").write_text(json.dumps(notebook))
+    with pytest.raises(FailureError, match=r"a\.ipynb: a code cell is not plain Python"):
+        crossref.link_sources(tmp_path, ROOT)
 
 
 def test_statements_are_numbered_within_their_notebook():
