@@ -33,7 +33,7 @@ html_show_search_summary = False
 html_domain_indices = False  # the indices of modules and statements repeat the pages
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_js_files = [("claims.js", {"defer": "defer"})]
+html_js_files = [("claims.js", {"defer": "defer"}), ("formulas.js", {"defer": "defer"})]
 html_theme_options = {
     "use_download_button": False,
     "use_fullscreen_button": False,
