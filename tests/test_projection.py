@@ -153,6 +153,20 @@ def test_a_large_sketch_projects_by_lanczos_to_the_same_points(K, d, m, monkeypa
 def test_an_ill_conditioned_sketch_projects_by_cholesky(monkeypatch):
     monkeypatch.setattr(low_rank, "_LARGE", 1)
     sketch = FrequentDirections(1, 5, 1e-3, 3)
-    for x in np.eye(5)[:2]:
-        sketch.add(sketch.frame(x), np.ones((1, 1)))
-    assert not sketch._suits_lanczos()
+    small = np.full((1, 1), 1e-3)
+    sketch.add(sketch.frame(np.eye(5)[0]), small)
+    assert sketch._suits_lanczos(sketch.frame(np.eye(5)[1]), small)
+    sketch.add(sketch.frame(np.eye(5)[1]), np.ones((1, 1)))
+    assert not sketch._suits_lanczos(sketch.frame(np.eye(5)[1]), small)
+
+
+def test_a_large_action_is_projected_by_cholesky(monkeypatch):
+    """Its Hessian stretches space by 1e13, and Lanczos' method would lose all digits but four."""
+    monkeypatch.setattr(low_rank, "_LARGE", 1)
+    sketch, radius = FrequentDirections(1, 5, 1.0, 3), 1e-8
+    action = np.linspace(-1.0, 2.0, 5)
+    action *= 1e7 / np.linalg.norm(action)
+    frame, factor = sketch.frame(action), np.full((1, 1), 0.5)
+    assert not sketch._suits_lanczos(frame, factor)
+    step = sketch.newton_step(frame, np.full((1, 5), radius), np.array([-1.0]), factor, 1.0, radius)
+    assert abs(np.linalg.norm(step.parameter) / radius - 1.0) <= 1e-14

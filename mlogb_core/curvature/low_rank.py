@@ -40,6 +40,7 @@ _WELL_OUTSIDE = 0.1
 _OVERLAP = 4.0 * float(np.finfo(np.float64).eps)
 # From this rank on, steps of Lanczos' method take less time than Cholesky factors.
 _LARGE = 150
+_MILD = 100.0  # largest new Hessian over the ridge with which few steps suffice and digits are kept
 # Squares of shorter actions lose digits to underflow.
 _SMALLEST_SQUARE = 1e-250
 
@@ -219,7 +220,7 @@ class LowRankCurvature:
         inside = np.concatenate((self.basis @ point, frame.fresh @ point))
         outside = np.sqrt(max(float(point @ point - inside @ inside), 0.0))
         local, scaled = np.append(inside, outside), np.sqrt(step_size) * factor
-        if self._suits_lanczos():
+        if self._suits_lanczos(frame, scaled):
             projected, multiplier = project_by_lanczos(self._inverse(frame, scaled), local, norm_bound)
         else:
             core = self._grown(frame, scaled)
@@ -316,9 +317,12 @@ class LowRankCurvature:
         shifted.flat[:: core.shape[0] + 1] += self.regularization + multiplier
         return shifted
 
-    def _suits_lanczos(self) -> bool:
+    def _suits_lanczos(self, frame: LowRankFrame, factor: Array) -> bool:
         """Whether some Lanczos steps take less time than some Cholesky factors, by size and condition."""
-        return self.rank >= _LARGE and float(self.core.diagonal().max()) <= self.regularization
+        if self.rank < _LARGE or float(self.core.diagonal().max()) > self.regularization:
+            return False
+        first = frame.coordinates[0]  # as long as the action
+        return float(first @ first) * float(np.vdot(factor, factor)) <= _MILD * self.regularization
 
     def _inverse(self, frame: LowRankFrame, factor: Array) -> Callable[[Array], Array]:
         """Inverse of Z with a Hessian added, on (coordinates in the joint basis, length outside it)."""
