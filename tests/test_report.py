@@ -443,3 +443,15 @@ def test_there_has_to_be_one_run(root, check):
     with pytest.raises(FailureError, match="found 0"):
         report.update_readme(check)
     assert (root / "README.md").read_text() == README
+
+
+def test_a_condition_names_what_tells_the_exceptions_from_the_rest():
+    from compendium.results import CONDITION, NOT, REPRODUCED, Finding
+
+    def exception(*ours):
+        return Finding("C1", "it holds", list(ours), CONDITION, []).exception
+
+    one, other = ("a, against X: 9%", REPRODUCED), ("a, against Y: -9%", NOT)
+    assert exception(one, other, ("b, against Y: -1%", NOT)) == "against Y"
+    assert exception(("a, S = 1: 2%", REPRODUCED), ("b, S = 1: 20%", NOT)) == "b, S = 1"
+    assert exception(one, other, ("b, Z: -1%", NOT)) == "a, against Y; b, Z"
