@@ -61,7 +61,7 @@ class Finding(NamedTuple):
 
     @property
     def exception(self) -> str:
-        """Where a statement that is reproduced under a condition is not: what tells these lines from the others."""
+        """Where a statement that is reproduced under a condition is not, by what the other lines lack."""
         names: dict[bool, list[str]] = {True: [], False: []}
         for line, verdict in self.ours:
             names[verdict == REPRODUCED].append(line.partition(":")[0])
