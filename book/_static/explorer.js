@@ -370,7 +370,7 @@
 
   function sentence(chosen, seen, found) {
     const { regret, times } = found;
-    const total = (name) => `${POLICIES[name]} ${show(regret[name].curve.at(-1))} ± ${show(regret[name].sd, 2)}`;
+    const total = (name) => `${POLICIES[name]} ${regret[name].curve.at(-1).toFixed(1)} ± ${regret[name].sd.toFixed(1)}`;
     const steps = ({ iterates }) => `${iterates.length - 1} Newton step${iterates.length === 2 ? "" : "s"}`;
     return [
       `K = ${chosen.K}, d = ${chosen.d}, m = ${chosen.m}, decay ${chosen.decay}, S = ${chosen.S}, ` +
@@ -380,8 +380,8 @@
       `Projection: root ν = ${show(seen.dual.root)} after ${steps(seen.dual)}; with the full Hessian ` +
         `ν = ${show(seen.dualFull.root)} after ${steps(seen.dualFull)}.`,
       `Regret after ${record.n_rounds} rounds: ${Object.keys(regret).map(total).join(", ")}.`,
-      `A round of OFUL-MLogB takes ${show(times.oful / times.eofd, 2)} times as long as one of EOFD-MLogB ` +
-        `(compiled: ${show(times["oful-compiled"] / times["eofd-compiled"], 2)} times).`,
+      `A round of OFUL-MLogB takes ${(times.oful / times.eofd).toFixed(2)} times as long as one of EOFD-MLogB ` +
+        `(compiled: ${(times["oful-compiled"] / times["eofd-compiled"]).toFixed(2)} times).`,
     ];
   }
 
