@@ -1,5 +1,7 @@
 """The notebooks in JupyterLab: opening and saving a pair leaves both of its files as they were.
 
+Nor does opening one change it in the browser, where it would be marked as unsaved.
+
 JupyterLab reads and writes through jupytext's contents manager; here it is asked for the same.
 """
 
@@ -16,6 +18,7 @@ from types import SimpleNamespace
 import jupytext
 import nbformat
 import pytest
+from jupyter_client.manager import start_new_kernel
 
 pytest.importorskip("jupyterlab", reason="JupyterLab is missing: pip install .[lab]")
 
@@ -50,8 +53,11 @@ def tree(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def manager(tree):
-    """The contents manager of a server after its extensions were loaded, in the order of their names."""
+def manager(tree, request):
+    """The contents manager of a server after its extensions were loaded, in the order of their names.
+
+    It is jupytext's; with the parameter "plain", Jupyter's own.
+    """
     import jupyterlab_jupytext
     from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
     from traitlets.config import Config, LoggingConfigurable
@@ -61,7 +67,9 @@ def manager(tree):
     server.contents_manager = AsyncLargeFileManager(parent=server)
     server.session_manager, server.web_app = SimpleNamespace(), SimpleNamespace(settings={})
     lab._load_jupyter_server_extension(server)
-    jupyterlab_jupytext.load_jupyter_server_extension(server)
+    if getattr(request, "param", "jupytext") == "jupytext":
+        jupyterlab_jupytext.load_jupyter_server_extension(server)
+    asyncio.run(lab._start_jupyter_server_extension(server))
     return server.contents_manager
 
 
@@ -107,6 +115,34 @@ def test_saving_without_an_edit_changes_no_byte(tree, manager, newer, caplog):
     assert notebooks.check() == []
 
 
+@pytest.fixture(scope="module")
+def told_by_the_kernel():
+    """What the kernel of the notebooks says of its language: JupyterLab notes it when that is news."""
+    kernel, client = start_new_kernel(kernel_name=notebooks.KERNEL["name"])
+    try:
+        return client.kernel_info(reply=True, timeout=60)["content"]["language_info"]
+    finally:
+        client.stop_channels()
+        kernel.shutdown_kernel(now=True)
+
+
+@pytest.mark.parametrize(
+    ("manager", "suffix"),
+    [("jupytext", ".ipynb"), ("jupytext", ".md"), ("plain", ".ipynb")],
+    indirect=["manager"],
+)
+def test_what_is_opened_holds_what_the_kernel_is_about_to_say(tree, manager, suffix, told_by_the_kernel):
+    names = sorted(name for name in contents(tree) if name.endswith(suffix))
+
+    async def opened():
+        return [await manager.get(name, type="notebook", content=True) for name in names]
+
+    metadata = [model["content"]["metadata"] for model in asyncio.run(opened())]
+    assert len(metadata) >= 25
+    assert [dict(each["kernelspec"]) for each in metadata] == [notebooks.KERNEL] * len(names)
+    assert [each["language_info"] for each in metadata] == [told_by_the_kernel] * len(names)
+
+
 def test_an_edit_reaches_both_files_and_keeps_tags_and_words(tree, manager):
     name = "notebooks/experiments/mnist.ipynb"
 
@@ -128,6 +164,9 @@ def test_an_edit_reaches_both_files_and_keeps_tags_and_words(tree, manager):
 def test_other_notebooks_are_left_alone(tree, manager):
     alone = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1", id="mine")])
     for place in ("elsewhere.ipynb", "notebooks/without_text.ipynb"):
+        nbformat.write(alone, tree / place)
+        model = asyncio.run(manager.get(place, content=True))
+        assert "language_info" not in model["content"]["metadata"]
         asyncio.run(manager.save({"type": "notebook", "format": "json", "content": alone}, place))
         stored = nbformat.read(tree / place, as_version=4)
         assert [cell.id for cell in stored.cells] == ["mine"]
@@ -149,9 +188,8 @@ def test_the_reading_guide_is_complete_and_asks_for_what_the_notebooks_ask_for()
     guide = (ROOT / "notebooks" / "00_reading_guide.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \[[^\]]+\]\(([\w/]+)\.ipynb\) \| ([^|]+) \|", guide, re.MULTILINE)
     listed = {ROOT / "notebooks" / f"{name}.md": needs for name, needs in rows}
-    assert set(listed) | {ROOT / "notebooks" / "00_reading_guide.md"} == set(
-        (ROOT / "notebooks").rglob("*.md")
-    )
+    texts = {ROOT / name for name in contents(ROOT) if name.endswith(".md")}
+    assert set(listed) | {ROOT / "notebooks" / "00_reading_guide.md"} == texts
     for path, needs in listed.items():
         text = path.read_text(encoding="utf-8")
         first = re.search(r"\*Read first:\*(.*?)\*(?:Then|Claims|Code):\*", text, re.DOTALL).group(1)
