@@ -245,7 +245,8 @@ def annotate(
 def section_titles(root: Path) -> dict[str, str]:
     """The sections that claims may name by their places, each as title of its page and of itself."""
     titles: dict[str, str] = {}
-    for path in [*sorted((root / "notebooks").rglob("*.md")), root / f"{RESULTS}.md"]:
+    texts = (p for p in (root / "notebooks").rglob("*.md") if ".ipynb_checkpoints" not in p.parts)
+    for path in [*sorted(texts), root / f"{RESULTS}.md"]:
         folder = path.parent if path.stem == RESULTS else root / "notebooks"
         name = path.relative_to(folder).with_suffix("").as_posix()
         text = without_code(path.read_text(encoding="utf-8"))

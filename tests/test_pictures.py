@@ -17,7 +17,7 @@ PAGES = [
     *sorted(ROOT.glob("*.md")),
     ROOT / "benchmarks" / "README.md",
     *sorted((ROOT / "book").glob("*.md")),
-    *sorted((ROOT / "notebooks").rglob("*.md")),
+    *sorted(p for p in (ROOT / "notebooks").rglob("*.md") if ".ipynb_checkpoints" not in p.parts),
 ]
 IMAGE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
 
