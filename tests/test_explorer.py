@@ -135,6 +135,7 @@ def test_the_controls_react():
         "length S": (10.0, "beta = 0.1"),
         "scale c of beta": (1.0, "beta = 100"),
     }
+    opened = plt.get_fignums()  # by other tests
     for name, (value, shown) in changes.items():
         before = numbers.value, picture.value
         controls[name].value = value
@@ -142,7 +143,7 @@ def test_the_controls_react():
         assert numbers.value != before[0], name
         assert picture.value != before[1], name
         assert bytes(picture.value).startswith(b"\x89PNG")
-    assert not plt.get_fignums()
+    assert plt.get_fignums() == opened
 
 
 def test_the_controls_are_displayed_in_a_front_end_alone(monkeypatch, capsys):
