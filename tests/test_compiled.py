@@ -164,6 +164,15 @@ def test_a_pair_found_at_once_is_not_taken_for_the_bottom_one():
     assert not assert_bottom_or_none(matrix)
 
 
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("part", [3e-16, 1e-15, 3e-15])
+def test_a_pair_with_the_right_value_and_a_wrong_vector_is_refused(part, seed):
+    """Beside a nearly singular direction that the border hardly sees, only the residual tells."""
+    values = np.append(1e-11, np.linspace(0.12, 1.0, 71))
+    border = np.append(part, np.random.default_rng(seed).uniform(0.0, 0.05, 71))
+    assert_bottom_or_none(bordered(values, border, float(np.sum(border**2 / values)) + 0.2, seed))
+
+
 def test_a_pair_is_refused_where_the_second_cholesky_factor_fails_at_its_last_pivot():
     """All that the border sees is solved exactly; the missing factor alone tells that there is more."""
     matrix = np.diag(np.append(np.linspace(0.1, 1.0, 69), [1e-3, 0.2]))
