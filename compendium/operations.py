@@ -1,10 +1,12 @@
 r"""Floating-point operations of a round: counted while it runs, and derived from (K, d, m).
 
-`counted` watches a policy: every ``@``, BLAS and LAPACK call of the library is entered with the
+`counted` watches a policy: every ``@``, ``np.dot``, BLAS and LAPACK call of the library is entered with the
 operations that its shapes imply, so that the counts have no noise and no machine in them. A multiplication
 and an addition are two operations. Factorisations have the textbook's leading terms. Not counted is
-what works entry by entry (sums, exponentials, ``einsum``, Kronecker products, copies) and the
-eigenvalues of Lanczos' tridiagonal matrices, of order about ten; nor can compiled kernels be.
+what works entry by entry (sums, exponentials, ``einsum``, ``vecdot``, Kronecker products, copies) and the
+eigenvalues of Lanczos' tridiagonal matrices, of order about ten; nor can compiled kernels be. The outer
+products into which `gram` and `symmetric_product` turn at K = 1 are entered as the products with an
+inner dimension of 1 that they are on paper, so that one formula holds for every K.
 """
 
 from __future__ import annotations
@@ -19,14 +21,14 @@ from unittest.mock import patch
 import numpy as np
 
 from mlogb_core import ConstantRadius, OptimisticPolicy, _linalg, eofd
-from mlogb_core.curvature import FrequentDirections, dense
+from mlogb_core.curvature import FrequentDirections, dense, frequent_directions, low_rank
 
 Cost = Callable[..., float]
 
 
 @dataclass
 class Operations:
-    """What was counted, by the name of the kernel; ``matmul`` stands for ``@``."""
+    """What was counted, by the name of the kernel; ``matmul`` stands for ``@`` and ``np.dot``."""
 
     flops: Counter[str] = field(default_factory=Counter)
     calls: Counter[str] = field(default_factory=Counter)
@@ -50,6 +52,10 @@ def _solve(a: Any, b: Any, **_: Any) -> float:
     return 2 / 3 * float(len(a)) ** 3 + 2 * len(a) * np.size(b)
 
 
+def _dot(a: Any, b: Any) -> float:
+    return 2.0 * np.size(a) * np.size(b) / (np.shape(a)[-1] or 1)
+
+
 def _singular(tall: float, square: float) -> Cost:
     def cost(a: Any, *_: Any, **__: Any) -> float:
         short, long = sorted(a.shape)
@@ -62,12 +68,15 @@ _VALUES, _SVD = _singular(4, -4 / 3), _singular(6, 20)
 _EIGEN = _cubic(14 / 3)  # to tridiagonal form 4/3, divide and conquer 4/3, back 2
 _BLAS: dict[str, Cost] = {
     "dgemm": lambda _, a, b, **__: 2 * a.size * b.shape[1],
+    "dger": lambda _, x, y, **__: 2 * len(x) * len(y),
     "dtrsm": lambda _, a, b, **__: len(a) * b.size,
+    "dtrsv": lambda a, x, **_: len(a) * len(x),
     "dpotrf": _cubic(1 / 3),
     "dpotrs": lambda a, b, **_: 2 * len(a) * b.size,
     "dtrtri": _cubic(1 / 3),
     "dgesv": _solve,
     "dsyevr": lambda a, iu, **_: 4 / 3 * len(a) ** 3 + 2 * len(a) ** 2 * iu,
+    "dsyevx": lambda a, iu, **_: 4 / 3 * len(a) ** 3 + 2 * len(a) ** 2 * iu,
     "eigh": _EIGEN,
     "qr": lambda a, **_: 4 * a.shape[0] * a.shape[1] ** 2 - 4 / 3 * a.shape[1] ** 3,
 }
@@ -75,12 +84,23 @@ _DENSE: dict[str, Cost] = {
     "dsymv": lambda _, a, x, **__: 2 * len(a) * len(x),
     "dsyrk": lambda _, a, **__: len(a) * (len(a) + 1) * a.shape[1],
 }
+_GROWN: dict[str, Cost] = {"gram": lambda rows: 2.0 * rows.size**2 if len(rows) == 1 else 0.0}
+_SHRUNK: dict[str, Cost] = {
+    "symmetric_product": lambda left, right: 2.0 * len(left) * len(right) if left.shape[1] == 1 else 0.0
+}
 _NUMPY: dict[str, Cost] = {
     "svd": _SVD,
     "eigh": _EIGEN,
     "eigvalsh": _cubic(4 / 3),
     "solve": _solve,
     "norm": lambda a, order=None, **_: _VALUES(a) if order == 2 and np.ndim(a) == 2 else 0.0,
+}
+_WATCHED: dict[Any, dict[str, Cost]] = {
+    _linalg: _BLAS,
+    dense: _DENSE,
+    low_rank: _GROWN,
+    frequent_directions: _SHRUNK,
+    np.linalg: _NUMPY,
 }
 _COUNTING: list[Operations] = []
 
@@ -143,10 +163,11 @@ def counted(policy: Any) -> Iterator[Operations]:
         return call
 
     with ExitStack() as stack:
-        for module, costs in ((_linalg, _BLAS), (dense, _DENSE), (np.linalg, _NUMPY)):
+        for module, costs in _WATCHED.items():
             for kernel, cost in costs.items():
                 call = watching(getattr(module, kernel), kernel, cost)
                 stack.enter_context(patch.object(module, kernel, call))
+        stack.enter_context(patch.object(np, "dot", watching(np.dot, "matmul", _dot)))
         for name in ("asarray", "ascontiguousarray"):  # they would drop the subclass
             stack.enter_context(patch.object(np, name, watching(getattr(np, name))))
         _COUNTING.append(operations)
@@ -165,7 +186,7 @@ def eofd_flops(
     actions: float,
     scored: float,
     newton: float = 0,
-    projected: bool = False,
+    solves: float = 0,
     corrected: bool = False,
 ) -> tuple[float, float]:
     """Operations of EOFD's `select` and `update` with a full sketch.
@@ -176,19 +197,33 @@ def eofd_flops(
         Outcomes, features and sketch size.
     actions, scored : float
         Size of the action set, and how many of them pruning leaves.
-    newton : float
-        Factorisations of the projection.
-    projected, corrected : bool
-        Whether the step is projected, and whether the fresh directions are made orthonormal once more.
+    newton, solves : float
+        Cholesky factors of the projection and solutions with them, each of two triangular systems; 0 if
+        the step is not projected. `projection_counts` reads both off a counted update.
+    corrected : bool
+        Whether the fresh directions are made orthonormal once more.
     """
     N, g = K * d, m + K
+    h = g + 1  # of the projection, with the length outside the frame
     select = 2 * actions * N + m**3 / 3 + scored * (2 * N * m + K * m**2 + 4 * K**2 * m + 4 / 3 * K**3)
     frame = 4 * K * N * m + 2 * K * m**2 + 6 * K**2 * m
     frame += 2 * K * N * (m + 2 * K) if corrected else 0
-    step = 2 * N * g + newton * (g**3 / 3 + 4 * g**2)
-    step += 4 * N * g + 2 * K * g**2 if projected else 0
+    step = 2 * N * g + newton * h**3 / 3 + solves * 2 * h**2
+    step += 4 * N * g + m**2 + 2 * (K + 1) * h**2 if newton else 0
     core = 4 / 3 * g**3 + 6 * K * g**2 + 2 * K * m**2
     return select, frame + step + core + 2 * K * N * (g + m)
+
+
+def projection_counts(update: Operations, K: int) -> dict[str, float]:
+    """`newton` and `solves` of `eofd_flops`, from the calls of a counted `update` behind a `select`.
+
+    LAPACK solves both triangular systems in one call; from an order of 100 on the library makes two. At
+    K = 1 the frame makes two as well and has no factor, and the start of the root search makes one. A
+    second correction of the fresh directions, at K > 1, would be taken for a factor.
+    """
+    newton = update.calls["dpotrf"] - (K > 1)
+    triangular = update.calls["dtrsv"] - 2 * (K == 1) - (newton > 0)
+    return {"newton": newton, "solves": update.calls["dpotrs"] + triangular / 2}
 
 
 def oful_flops(K: int, d: int, *, actions: float, scored: float, lanczos: float = 0) -> tuple[float, float]:

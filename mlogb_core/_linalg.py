@@ -1,7 +1,8 @@
 r"""The few dense kernels that a round consists of, called from LAPACK and BLAS without detours.
 
 SciPy's high-level functions check, copy and dispatch for about as long as these small
-factorisations take. Every function here raises `LinAlgError` instead of returning a status.
+factorisations take; and for small products `np.dot` takes half the time of `@`. Every function here
+raises `LinAlgError` instead of returning a status.
 """
 
 from __future__ import annotations
@@ -10,14 +11,21 @@ import math
 
 import numpy as np
 from scipy.linalg import LinAlgError, eigh, qr
-from scipy.linalg.blas import dgemm, dnrm2, dtrsm
-from scipy.linalg.lapack import dgesv, dpotrf, dpotrs, dsyevr, dtrtri
+from scipy.linalg.blas import dgemm, dger, dnrm2, dtrsm, dtrsv
+from scipy.linalg.lapack import dgesv, dpotrf, dpotrs, dsyevr, dsyevx, dtrtri
 
 from mlogb_core._validation import Array
+
+# Up to this many rows, products with vectors take less time than one with a matrix.
+_FEW = 3
+# From this order on, two triangular solutions take less time than LAPACK's for many right sides.
+_LONG = 100
 
 
 def cholesky(matrix: Array) -> Array:
     r"""Lower factor L of a symmetric positive definite matrix :math:`LL^\top`, in whose place it is made."""
+    if len(matrix) == 1:
+        return np.array([[_root(float(matrix[0, 0]))]])
     factor, info = dpotrf(matrix.T, lower=1, clean=1, overwrite_a=1)
     if info != 0:
         raise LinAlgError(f"a matrix of order {len(matrix)} is not positive definite (minor {info})")
@@ -28,19 +36,25 @@ def cholesky_solve(factor: Array, rows: Array) -> Array:
     r"""Rows :math:`b_i^\top (LL^\top)^{-1}` for the rows :math:`b_i` of a (k, n) array."""
     if rows.size == 0:
         return rows
+    if len(rows) == 1 and len(factor) >= _LONG:
+        return whiten(factor, whiten(factor, rows), transposed=True)
     solution, info = dpotrs(factor, rows.T, lower=1)
     if info != 0:
         raise LinAlgError(f"argument {-info} of dpotrs is invalid")
     return np.asarray(solution.T)
 
 
-def whiten(factor: Array, rows: Array) -> Array:
-    r"""Rows :math:`L^{-1} b_i` for the rows :math:`b_i` of a (k, n) array."""
-    return np.asarray(dtrsm(1.0, factor, rows.T, side=0, lower=1).T)
+def whiten(factor: Array, rows: Array, transposed: bool = False) -> Array:
+    r"""Rows :math:`L^{-1} b_i`, or :math:`L^{-\top} b_i`, for the rows :math:`b_i` of a (k, n) array."""
+    if len(rows) == 1:
+        return np.asarray(dtrsv(factor, rows[0], lower=1, trans=int(transposed)))[None]
+    return np.asarray(dtrsm(1.0, factor, rows.T, lower=1, trans_a=int(transposed)).T)
 
 
 def invert_triangle(factor: Array) -> Array:
     """Inverse of a lower triangular matrix."""
+    if len(factor) == 1:
+        return 1.0 / factor
     inverse, info = dtrtri(factor, lower=1)
     if info != 0:
         raise LinAlgError(f"a triangular matrix of order {len(factor)} is singular (entry {info})")
@@ -49,6 +63,8 @@ def invert_triangle(factor: Array) -> Array:
 
 def solve(matrix: Array, right: Array) -> Array:
     """Solution of a small general system, by elimination with pivots."""
+    if len(matrix) == 1 and matrix[0, 0] != 0.0:
+        return np.asarray(right / matrix[0])
     _, _, solution, info = dgesv(matrix, right)
     if info != 0:
         raise LinAlgError(f"a matrix of order {len(matrix)} is singular (pivot {info})")
@@ -57,19 +73,52 @@ def solve(matrix: Array, right: Array) -> Array:
 
 def length(vector: Array) -> float:
     """Euclidean length of a vector whose square neither under- nor overflows."""
-    return math.sqrt(float(vector @ vector))
+    return math.sqrt(np.dot(vector, vector))
+
+
+def add_to_diagonal(matrix: Array, value: float) -> None:
+    """Add a number to the diagonal of a square C-contiguous matrix, in place."""
+    matrix.reshape(-1)[:: len(matrix) + 1] += value
+
+
+def row_products(rows: Array, matrix: Array) -> Array:
+    """`rows @ matrix`, for two or three rows by products with vectors.
+
+    BLAS packs a large matrix for a product with another one, which takes longer than to read it again.
+    """
+    if 1 < len(rows) <= _FEW:
+        return np.asarray((rows[:, None] @ matrix)[:, 0])
+    return np.asarray(np.dot(rows, matrix))
 
 
 def smallest_eigenpairs(matrix: Array, count: int) -> tuple[Array, Array]:
     """Smallest eigenvalues, ascending, and their eigenvectors as columns.
 
-    LAPACK's driver for a few eigenpairs does not converge on some small matrices with clustered
-    eigenvalues (seen at K >= 9 with m < K); the one for all of them, divide and conquer, does.
+    Of LAPACK's drivers that by bisection and inverse iteration takes the least time for one pair, but where
+    eigenvalues are near one another it leaves several vectors orthogonal only to some 1e-13. On some small
+    matrices with clustered eigenvalues (seen at K >= 9 with m < K) neither it nor that by robust
+    representations converges; the one for all eigenpairs, divide and conquer, does.
     """
-    values, vectors, found, _, info = dsyevr(matrix.T, range="I", il=1, iu=count, lower=1)
+    driver = dsyevx if count == 1 else dsyevr
+    values, vectors, found, _, info = driver(matrix.T, range="I", il=1, iu=count, lower=1)
     if info != 0 or found != count:
         values, vectors = eigh(matrix, driver="evd", check_finite=False)
     return values[:count], vectors[:, :count]
+
+
+def gram(rows: Array) -> Array:
+    """`rows.T @ rows`, symmetric to the bit."""
+    return rows.T * rows if len(rows) == 1 else np.asarray(rows.T @ rows)
+
+
+def symmetric_product(left: Array, right: Array) -> Array:
+    """`left @ right.T + right @ left.T`, symmetric to the bit."""
+    if left.shape[1] == 1:
+        product = left * right.T
+        product += right * left.T
+        return product
+    product = left @ right.T
+    return np.asarray(product + product.T)
 
 
 def orthonormal_rows(rows: Array, threshold: float) -> tuple[Array, Array]:
@@ -109,7 +158,9 @@ def orthonormalised(rows: Array, coordinates: Array) -> tuple[Array, Array]:
 
 def add_product(target: Array, left: Array, right: Array, scale: float = 1.0) -> None:
     """`target += scale * left @ right` without a temporary array; `target` is C-contiguous."""
-    if target.size:
+    if left.shape[1] == 1 and target.size:
+        dger(scale, right[0], left[:, 0], a=target.T, overwrite_a=1)
+    elif target.size:
         dgemm(scale, right.T, left.T, beta=1.0, c=target.T, overwrite_c=1)
 
 
@@ -117,6 +168,12 @@ def polar(matrix: Array) -> tuple[Array, Array]:
     """Orthogonal Q and inverse of I + P for the polar decomposition Q P of a square matrix."""
     if matrix.shape == (1, 1):
         entry = float(matrix[0, 0])
-        return np.full((1, 1), -1.0 if entry < 0.0 else 1.0), np.full((1, 1), 1.0 / (1.0 + abs(entry)))
+        return np.array([[-1.0 if entry < 0.0 else 1.0]]), np.array([[1.0 / (1.0 + abs(entry))]])
     left, singular, right = np.linalg.svd(matrix)
     return left @ right, (right.T / (1.0 + singular)) @ right
+
+
+def _root(pivot: float) -> float:
+    if not pivot > 0.0:
+        raise LinAlgError("a matrix of order 1 is not positive definite (minor 1)")
+    return math.sqrt(pivot)

@@ -51,16 +51,28 @@ def _converted(name: str, value: ArrayLike) -> Array:
     return np.ascontiguousarray(raw, dtype=np.float64) if raw.ndim else raw.astype(np.float64)
 
 
-def as_actions(value: ArrayLike, n_features: int) -> Array:
-    """Return an action set as an (n, d) array with n >= 1."""
-    actions = as_finite("actions", value)
+def as_actions(value: ArrayLike, n_features: int) -> tuple[Array, Array]:
+    """Return an action set as an (n, d) array with n >= 1, and the squared lengths of its rows.
+
+    The squares are computed for the check, and a policy needs them.
+    """
+    actions = value if _is_plain(value) else _converted("actions", value)
     if actions.ndim != 2 or actions.shape[0] < 1 or actions.shape[1] != n_features:
         hint = " (is the bias column missing?)" if actions.shape[-1:] == (n_features - 1,) else ""
         raise ValueError(
             f"actions must have shape (n, {n_features}) with n >= 1, got {actions.shape}; "
             f"the policy was built with n_features={n_features}{hint}"
         )
-    return actions
+    squares = squared_lengths(actions)
+    if not math.isfinite(sum(squares.tolist())):
+        as_finite("actions", actions)
+    return actions, squares
+
+
+def squared_lengths(rows: Array) -> Array:
+    """Squared lengths of the rows of an (n, d) array, infinite where they overflow."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.vecdot(rows, rows))
 
 
 def as_vector(name: str, value: ArrayLike, size: int) -> Array:

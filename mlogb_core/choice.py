@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -113,31 +112,39 @@ def choose_pruned(
     (1, 0.111, 2)
     """
     highest, lowest = _finite(upper), _finite(lower)
-    reach = [high + _SLACK * (abs(low) + abs(high)) for low, high in zip(lowest, highest, strict=True)]
-    order = sorted(range(len(reach)), key=reach.__getitem__, reverse=True)
+    order = sorted(range(len(highest)), key=highest.__getitem__, reverse=True)
+    lowest_of_all = min(lowest)
+    slack = 2.0 * _SLACK * max(highest[order[0]], -lowest_of_all)
     scores: dict[int, float] = {}
     batch = order[:batch_size]
     while True:
         batch.sort()
-        scores |= zip(batch, _finite(score(np.array(batch))), strict=True)
+        scores.update(zip(batch, _finite(score(np.array(batch))), strict=True))
         known = sorted(scores)
         values = [scores[action] for action in known]
-        choice = _choose(values, tolerance)
-        scale = _scale(values)
-        threshold = max(values) - scale * (tolerance + choice.margin)
-        matters = (a for a in order if reach[a] >= threshold or -lowest[a] > scale)
+        choice, scale = _choose(values, tolerance), _scale(values)
+        threshold = max(values) - scale * (tolerance + choice.margin) - slack
         batch_size *= 2
-        batch = list(islice((a for a in matters if a not in scores), batch_size))
+        batch = []
+        for action in order:
+            if len(batch) == batch_size or (highest[action] < threshold and -lowest_of_all <= scale):
+                break
+            if action not in scores and (highest[action] >= threshold or -lowest[action] > scale):
+                batch.append(action)
         if not batch:
             return Choice(known[choice.action], choice.margin), len(known)
 
 
 def _choose(scores: list[float], tolerance: float) -> Choice:
     best, scale = max(scores), _scale(scores)
-    gaps = [(best - score) / scale for score in scores]
-    action = next(a for a, gap in enumerate(gaps) if gap <= tolerance)
-    del gaps[scores.index(best)]  # the best score itself has no distance from the boundary
-    return Choice(action, min((abs(gap - tolerance) for gap in gaps), default=np.inf))
+    action, margin, own = -1, math.inf, scores.index(best)
+    for a, score in enumerate(scores):
+        gap = (best - score) / scale
+        if action < 0 and gap <= tolerance:
+            action = a
+        if a != own:  # the best score itself has no distance from the boundary
+            margin = min(margin, abs(gap - tolerance))
+    return Choice(action, margin)
 
 
 def _scale(scores: list[float]) -> float:

@@ -95,10 +95,10 @@ class CompiledPolicy(OptimisticPolicy):
         if curvature.n_features != _TINY:
             _compile_kernels()
 
-    def _estimate(self, actions: Array) -> _Estimate:
+    def _estimate(self, actions: Array, squares: Array) -> _Estimate:
         actions = _writable(actions)
         value, slopes = _estimates(actions, self.parameter, self.rewards)
-        return _Estimate(actions, value, slopes)
+        return _Estimate(actions, squares, value, slopes)
 
     def _best(self, estimate: _Estimate) -> tuple[Choice, int, _Selected | None]:
         beta = self.beta
@@ -107,13 +107,26 @@ class CompiledPolicy(OptimisticPolicy):
         curvature, common = self.curvature, (beta, self._total, self.curvature.regularization)
         if isinstance(curvature, DenseCurvature):
             action, margin, scored, image = _choose_by_inverse(
-                *estimate, curvature.inverse, *common, self.tie_tolerance, _SLACK
+                estimate.actions,
+                estimate.value,
+                estimate.slopes,
+                curvature.inverse,
+                *common,
+                self.tie_tolerance,
+                _SLACK,
             )
         elif self._is_wide():
             return self._best_by_blas(estimate, common)
         else:
             action, margin, scored, image = _choose_by_sketch(
-                *estimate, curvature.basis, self._ridge(), *common, self.tie_tolerance, _SLACK
+                estimate.actions,
+                estimate.value,
+                estimate.slopes,
+                curvature.basis,
+                self._ridge(),
+                *common,
+                self.tie_tolerance,
+                _SLACK,
             )
         if action < 0:
             return super()._best(estimate)  # which tells overflow from a large sum
@@ -123,7 +136,7 @@ class CompiledPolicy(OptimisticPolicy):
         self, estimate: _Estimate, common: tuple[float, float, float]
     ) -> tuple[Choice, int, _Selected | None]:
         """As `_choose_by_sketch`, with the products left to BLAS."""
-        (actions, value, slopes), sketch = estimate, self.curvature
+        (actions, _, value, slopes), sketch = estimate, self.curvature
         upper, finite = _upper_bounds(actions, value, slopes, *common, _SLACK)
         if not finite:
             return super()._best(estimate)
@@ -325,7 +338,7 @@ def _compile_kernels() -> None:
                 policy.update(actions[policy.select(actions)], 0)
             policy.update(np.zeros(_TINY), 0)  # the careful way
             if isinstance(curvature, FrequentDirections):  # and those that so small a problem never takes
-                policy._best_by_blas(policy._estimate(np.eye(_TINY)), (0.1, 0.5, 1.0))
+                policy._best_by_blas(policy._estimate(np.eye(_TINY), np.ones(_TINY)), (0.1, 0.5, 1.0))
                 _, factor = _residual_and_factor(policy.parameter, np.ones(_TINY), 0)
                 inside = np.zeros((n_outcomes, curvature.rank))
                 core = _grown(curvature.core, inside, np.zeros((n_outcomes, 0)), factor)

@@ -52,14 +52,17 @@ def outcome_probabilities(logits: ArrayLike) -> Array:
     array([0., 1.])
     """
     logits = as_finite("logits", logits)
+    if logits.shape == (1,):
+        small = np.exp(-abs(logits[0]))
+        pair = 1.0 / (1.0 + small), small / (1.0 + small)
+        return np.array(pair if logits[0] <= 0.0 else pair[::-1])
     if logits.ndim < 1 or logits.shape[-1] < 1:
         raise ValueError(f"logits must have shape (..., K) with K >= 1, got {logits.shape}")
-    shift = logits.max(axis=-1, keepdims=True, initial=0.0)
-    weights = np.empty((*logits.shape[:-1], logits.shape[-1] + 1))
-    np.negative(shift, out=weights[..., :1])
-    np.subtract(logits, shift, out=weights[..., 1:])
+    weights = np.zeros((*logits.shape[:-1], logits.shape[-1] + 1))
+    weights[..., 1:] = logits
+    weights -= np.maximum.reduce(weights, axis=-1, keepdims=True)
     np.exp(weights, out=weights)
-    weights /= weights.sum(axis=-1, keepdims=True)
+    weights /= np.add.reduce(weights, axis=-1, keepdims=True)
     return weights
 
 
@@ -112,8 +115,11 @@ def jacobian_factor(probabilities: Array) -> Array:
     The paper factors the same matrix by an eigendecomposition (Algorithm 1, line 1). Any factor
     gives the same Hessian update; this one needs no LAPACK call and cannot meet a negative
     eigenvalue. On the diagonal :math:`s_i(1 - s_i^2/(1+\sqrt{p_0}))` is computed as
-    :math:`s_i(\sqrt{p_0} + p_0 + \sum_{j\ne i} p_j)/(1+\sqrt{p_0})`, a sum of positive terms.
+    :math:`s_i(\sqrt{p_0} + p_0 + \sum_{j\ne i} p_j)/(1+\sqrt{p_0})`, a sum of positive terms. For
+    K = 1 that is :math:`\sqrt{p_0 p_1}`.
     """
+    if probabilities.size == 2:
+        return np.array([[math.sqrt(probabilities[0] * probabilities[1])]])
     s = np.sqrt(probabilities[1:])
     root = math.sqrt(probabilities[0])
     factor = probabilities[1:, None] * (s / (-1.0 - root))
@@ -292,6 +298,8 @@ def smoothness(n_outcomes: int) -> float:
 
 def _others(probabilities: Array) -> Array:
     r""":math:`1 - p_i` for the outcomes 1..K, summed from the others, which does not cancel."""
+    if probabilities.shape[-1] == 2:
+        return probabilities[..., :1]
     # Not a matrix product: a row's sum must not depend on how many rows there are.
     return np.asarray((probabilities[..., None] * _all_but_one(probabilities.shape[-1])).sum(axis=-2))
 

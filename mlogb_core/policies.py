@@ -54,8 +54,9 @@ class _Estimate(NamedTuple):
     """Scores without the bonus, and what the bonus depends on besides A(x), for a set of actions."""
 
     actions: Array  # (n, d)
+    squares: Array  # (n,): squared lengths of the actions
     value: Array  # (n,)
-    slopes: Array  # (n, K): the Jacobian times the rewards
+    slopes: Array  # (n, K): the Jacobian times the rewards; not used for K = 1, where the score is the logit
 
 
 class _Selected(NamedTuple):
@@ -210,11 +211,12 @@ class OptimisticPolicy:
         ValueError
             If the actions have the wrong shape or are not finite.
         """
-        estimate = self._estimate(as_actions(actions, self.curvature.n_features))
+        estimate = self._estimate(*as_actions(actions, self.curvature.n_features))
         beta = self.beta
         if beta == 0.0:
             return estimate.value
-        return estimate.value + self._bonus(beta, estimate, self.curvature.inverse_blocks(estimate.actions))
+        blocks = self.curvature.inverse_blocks(estimate.actions)
+        return estimate.value + self._bonus(beta, estimate.slopes, blocks)
 
     def select(self, actions: ArrayLike) -> int:
         r"""Index of the action with the best optimistic score; ties go to the lowest index.
@@ -242,9 +244,9 @@ class OptimisticPolicy:
         that upper bound, until no other one can change the choice, its margin or the scale of the
         tie rule: the result is that of scoring them all. `evaluated` counts those scored.
         """
-        actions = as_actions(actions, self.curvature.n_features)
+        actions, squares = as_actions(actions, self.curvature.n_features)
         try:
-            choice, self.evaluated, self._selected = self._best(self._estimate(actions))
+            choice, self.evaluated, self._selected = self._best(self._estimate(actions, squares))
         except (ArithmeticError, LinAlgError) as error:
             raise self._named(error) from error
         self.margin = choice.margin
@@ -354,30 +356,30 @@ class OptimisticPolicy:
             policy._selected = _Selected(action.copy(), image.copy())
         return policy
 
-    def _estimate(self, actions: Array) -> _Estimate:
+    def _estimate(self, actions: Array, squares: Array) -> _Estimate:
         """Scores without the bonus, and what the bonus depends on besides A(x)."""
         logits = actions @ self.parameter.T
         if self.curvature.n_outcomes == 1:
-            return _Estimate(actions, logits[:, 0], np.ones_like(logits))
+            return _Estimate(actions, squares, logits[:, 0], logits)
         probabilities = outcome_probabilities(logits)
         slopes = jacobian(probabilities) @ self.rewards
-        return _Estimate(actions, expected_reward(probabilities, self.rewards), slopes)
+        return _Estimate(actions, squares, expected_reward(probabilities, self.rewards), slopes)
 
-    def _bonus(self, beta: float, estimate: _Estimate, blocks: Array) -> Array:
+    def _bonus(self, beta: float, slopes: Array, blocks: Array) -> Array:
         """The optimistic bonus from the (n, K, K) blocks A(x)."""
         if self.curvature.n_outcomes == 1:
             return np.asarray(np.sqrt(beta * np.maximum(blocks[:, 0, 0], 0.0)))
-        first = np.einsum("ni,nij,nj->n", estimate.slopes, blocks, estimate.slopes)
+        first = np.einsum("ni,nij,nj->n", slopes, blocks, slopes)
         second = np.linalg.eigvalsh(blocks)[:, -1]
         return np.asarray(np.sqrt(beta * np.maximum(first, 0.0)) + 0.5 * self.rewards.sum() * beta * second)
 
     def _largest_bonus(self, beta: float, estimate: _Estimate) -> Array:
         r"""The bonus for :math:`A(x) = \|x\|^2 I / \lambda`, which bounds that of every curvature."""
-        squares = np.einsum("nd,nd->n", estimate.actions, estimate.actions) / self.curvature.regularization
+        squares = estimate.squares * (beta / self.curvature.regularization)
         if self.curvature.n_outcomes == 1:
-            return np.asarray(np.sqrt(beta * squares))
-        first = np.sqrt(beta * squares * np.einsum("ni,ni->n", estimate.slopes, estimate.slopes))
-        return np.asarray(first + 0.5 * self.rewards.sum() * beta * squares)
+            return np.asarray(np.sqrt(squares))
+        first = np.sqrt(squares * np.vecdot(estimate.slopes, estimate.slopes))
+        return np.asarray(first + 0.5 * self.rewards.sum() * squares)
 
     def _best(self, estimate: _Estimate) -> tuple[Choice, int, _Selected | None]:
         """The choice among all actions, how many were scored, and what is known of the chosen one."""
@@ -387,10 +389,11 @@ class OptimisticPolicy:
         images: dict[int, Array] = {}
 
         def score(index: NDArray[np.intp]) -> Array:
-            part = _Estimate(*(array[index] for array in estimate))
-            image = self.curvature.images(part.actions)
+            part = estimate.actions.take(index, 0)
+            image = self.curvature.images(part)
             images.update(zip(index.tolist(), image, strict=True))
-            return part.value + self._bonus(beta, part, self.curvature.inverse_blocks(part.actions, image))
+            blocks = self.curvature.inverse_blocks(part, image)
+            return estimate.value.take(index) + self._bonus(beta, estimate.slopes.take(index, 0), blocks)
 
         n, first = len(estimate.value), self._batch_size()
         if n <= first:  # nothing to decide by bounds
@@ -425,7 +428,7 @@ class OptimisticPolicy:
 
     def _image_of(self, action: Array) -> Array | None:
         selected = self._selected
-        known = selected is not None and np.array_equal(selected.action, action)
+        known = selected is not None and selected.action.tobytes() == action.tobytes()
         return selected.image if known and selected is not None else None
 
 

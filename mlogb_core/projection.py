@@ -18,6 +18,7 @@ from mlogb_core._linalg import length
 from mlogb_core._validation import Array
 
 _MAX_STEPS = 200
+_MAX_TERMS = 6  # more products with a resolvent than that take longer than another one
 _ROUNDOFF = 8.0 * np.finfo(np.float64).eps
 
 
@@ -36,7 +37,7 @@ class ResolventFactory(Protocol):
 
 
 def project_onto_ball(
-    resolvent_at: ResolventFactory, point: Array, image: Array, norm_bound: float
+    resolvent_at: ResolventFactory, point: Array, image: Array, norm_bound: float, start: float = 0.0
 ) -> tuple[Array, float]:
     r"""Project a point onto the ball of radius S in the norm of :math:`\tilde Z`.
 
@@ -53,6 +54,9 @@ def project_onto_ball(
         outside the ball, where :math:`w' - \nu(\tilde Z + \nu I)^{-1}w'` cancels.
     norm_bound : float
         The radius S > 0.
+    start : float
+        Where the root search starts if the point lies outside: a multiplier :math:`\ge 0` that is not above
+        the root.
 
     Returns
     -------
@@ -71,16 +75,17 @@ def project_onto_ball(
     -----
     Paper: `eq:oful-mlogb-W-projection` and `lem:fd-oful-mlogb-efficient-W-update`, which leaves
     the root finder open. Here Newton's method is applied to :math:`1/\|w(\nu)\| = 1/S`. The left
-    side is concave and increasing, so from :math:`\nu = 0` the iterates increase to the root: no
-    bracket, and three to five steps (for a multiple of the identity it is linear and one step is
-    exact). Newton's method on :math:`f(\nu) = \|w(\nu)\|^2 = S^2` itself converges from the
-    same side, but only multiplies :math:`\nu + \lambda` by 3/2 a step while :math:`f` is far
-    above :math:`S^2`.
+    side is concave and increasing, so from :math:`\nu = 0` or any start below the root the iterates
+    increase to it: no bracket, and three to five steps (for a multiple of the identity it is linear
+    and one step is exact). Near the root powers of the resolvent at hand take the place of the last
+    steps, and of their factorisations. Newton's method on :math:`f(\nu) = \|w(\nu)\|^2 = S^2` itself
+    converges from the same side, but only multiplies :math:`\nu + \lambda` by 3/2 a step while
+    :math:`f` is far above :math:`S^2`.
     """
     norm = length(point)
     if norm <= norm_bound:
         return point, 0.0
-    multiplier = 0.0
+    multiplier = start
     for _ in range(_MAX_STEPS):
         resolvent = resolvent_at(multiplier)
         projected = point if multiplier == 0.0 else resolvent(image)
@@ -88,7 +93,8 @@ def project_onto_ball(
         if norm <= norm_bound * (1.0 + _ROUNDOFF):
             return projected, multiplier
         # d||w||^2/dnu = -2 w'(Z + nu I)^{-1} w
-        slope = float(projected @ resolvent(projected))
+        derivative = resolvent(projected)
+        slope = float(np.dot(projected, derivative))
         if not slope > 0.0:
             raise ArithmeticError(
                 f"the projection onto the ball of radius {norm_bound} did not settle: "
@@ -97,11 +103,47 @@ def project_onto_ball(
         step = (norm / norm_bound - 1.0) * norm**2 / slope
         if step <= _ROUNDOFF * multiplier:
             return projected, multiplier
+        near = _by_series(resolvent, projected, derivative, step, norm_bound)
+        if near is not None:
+            return near[0], multiplier + near[1]
         multiplier += step
     raise ArithmeticError(
         f"the projection onto the ball of radius {norm_bound} did not settle in {_MAX_STEPS} steps "
         f"(multiplier {multiplier}, length {norm})"
     )
+
+
+def _by_series(
+    resolvent: Resolvent, point: Array, derivative: Array, step: float, norm_bound: float
+) -> tuple[Array, float] | None:
+    r"""The projection and the rest of the multiplier, from few powers of the resolvent at hand.
+
+    With :math:`R = (\tilde Z + \nu I)^{-1}` and :math:`w = w(\nu)`,
+
+    .. math:: w(\nu + \delta) = \sum_{j \le p} (-\delta R)^j w + e, \qquad
+              \|e\| \le \|(\delta R)^{p+1} w\|,
+
+    so near the root some products with R replace another factor of :math:`\tilde Z`. None if the
+    terms do not reach roundoff soon.
+    """
+    norm = length(point)
+    negligible = 0.1 * _ROUNDOFF * norm
+    powers, term = [point, derivative], step * length(derivative)
+    if not term * (term / norm) ** _MAX_TERMS <= negligible:
+        return None
+    while term > negligible:
+        if len(powers) > _MAX_TERMS:
+            return None
+        powers.append(resolvent(powers[-1]))
+        term = step ** (len(powers) - 1) * length(powers[-1])
+    series, slope = np.array(powers), float(point @ derivative) / norm**2
+    for _ in range(_MAX_TERMS):
+        projected = np.dot([(-step) ** power for power in range(len(powers))], series)
+        norm = length(projected)
+        if abs(norm - norm_bound) <= _ROUNDOFF * norm_bound:
+            return projected, step
+        step += (norm / norm_bound - 1.0) / slope
+    return None
 
 
 def project_by_lanczos(

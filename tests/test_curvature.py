@@ -377,20 +377,21 @@ def test_many_outcomes_in_a_small_sketch(K, d, m, seed):
     assert gap[-1] <= sketch.shrinkage + 1e-11
 
 
-def test_the_shrink_survives_a_driver_that_does_not_converge(monkeypatch):
+@pytest.mark.parametrize(("K", "name"), [(1, "dsyevx"), (2, "dsyevr")])
+def test_the_shrink_survives_a_driver_that_does_not_converge(K, name, monkeypatch):
     rng = np.random.default_rng(2)
-    stream = [(rng.standard_normal(6), outcome_probabilities(rng.standard_normal(2))) for _ in range(20)]
-    sketches = [FrequentDirections(2, 6, 1.0, 4) for _ in range(2)]
+    stream = [(rng.standard_normal(6), outcome_probabilities(rng.standard_normal(K))) for _ in range(20)]
+    sketches = [FrequentDirections(K, 6, 1.0, 4) for _ in range(2)]
     for x, p in stream:
         sketches[0].add(sketches[0].frame(x), jacobian_factor(p))
-    dsyevr, calls = _linalg.dsyevr, []
+    driver, calls = getattr(_linalg, name), []
 
     def stubborn(*args, **options):
         calls.append(options)
-        *results, info = dsyevr(*args, **options)
+        *results, info = driver(*args, **options)
         return *results, info + 1
 
-    monkeypatch.setattr(_linalg, "dsyevr", stubborn)
+    monkeypatch.setattr(_linalg, name, stubborn)
     for x, p in stream:
         sketches[1].add(sketches[1].frame(x), jacobian_factor(p))
     assert calls

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from compendium.operations import counted, eofd_flops, filled_eofd, oful_flops
+from compendium.operations import counted, eofd_flops, filled_eofd, oful_flops, projection_counts
 from mlogb_core import ConstantRadius, RidgeRadius, _linalg, eofd, literal, oful
 from mlogb_core.confidence import scaled_parameters
-from mlogb_core.curvature import FrequentDirections, dense
+from mlogb_core.curvature import FrequentDirections, dense, frequent_directions, low_rank
 from mlogb_core.environments import SyntheticEnvironment
 
 # One more pass of K rows over the basis is about a fifth of EOFD's update at K = 4.
@@ -34,9 +34,8 @@ def eofd_excess(K, d, m, norm_bound=1e3, seed=1):
     """Counted operations of select and update over the derived ones."""
     policy = filled_eofd(K, d, m, norm_bound=norm_bound)
     select, update = counted_round(policy, seed=seed)
-    projected = norm_bound < 1.0
-    newton = update.calls["dpotrf"] - 1 if projected else 0
-    sizes = {"actions": 20, "scored": policy.evaluated, "newton": newton, "projected": projected}
+    sizes = {"actions": 20, "scored": policy.evaluated} | projection_counts(update, K)
+    assert (sizes["newton"] > 0) == (norm_bound < 1.0)
     return select.total / eofd_flops(K, d, m, **sizes)[0], update.total / eofd_flops(K, d, m, **sizes)[1]
 
 
@@ -182,9 +181,12 @@ def test_factorisations_by_hand():
         factor = _linalg.cholesky(holder.a.copy())  # 6^3 / 3
         _linalg.cholesky_solve(factor, np.ones((2, 6)))  # 2 * 36 * 2
         _linalg.whiten(factor, np.ones((5, 6)))  # 36 * 5
+        _linalg.whiten(factor, np.ones((1, 6)), transposed=True)  # 36
         _linalg.invert_triangle(factor)  # 6^3 / 3
         _linalg.solve(holder.a, np.ones(6))  # 2/3 * 6^3 + 2 * 36
+        _linalg.smallest_eigenpairs(holder.a, 1)  # 4/3 * 6^3 + 2 * 36
         _linalg.smallest_eigenpairs(holder.a, 2)  # 4/3 * 6^3 + 2 * 36 * 2
+        _linalg.add_product(np.zeros((3, 4)), np.ones((3, 1)), np.ones((1, 4)))  # 2 * 3 * 4
         _linalg.add_product(np.zeros((3, 4)), np.ones((3, 5)), np.ones((5, 4)))  # 2 * 3 * 5 * 4
         dense.dsymv(1.0, holder.a, np.ones(6), lower=1)  # 2 * 36
         dense.dsyrk(1.0, np.ones((6, 2)), lower=1)  # 6 * 7 * 2
@@ -193,14 +195,43 @@ def test_factorisations_by_hand():
         "dpotrf": 72,
         "dpotrs": 144,
         "dtrsm": 180,
+        "dtrsv": 36,
         "dtrtri": 72,
         "dgesv": 216,
+        "dsyevx": 360,
         "dsyevr": 432,
+        "dger": 24,
         "dgemm": 120,
         "dsymv": 72,
         "dsyrk": 84,
     }
     assert operations_of(kernels, a=spd).flops == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("K", [1, 3])
+def test_symmetric_products_count_the_same_with_and_without_matmul(K):
+    rows, left = np.ones((K, 5)), np.ones((4, K))
+
+    def kernels(holder):
+        low_rank.gram(holder.rows)  # 2 * K * 5 * 5
+        frequent_directions.symmetric_product(holder.left, holder.left)  # 2 * K * 4 * 4
+
+    operations = operations_of(kernels, rows=rows, left=left)
+    assert operations.total == 50 * K + 32 * K
+    assert operations.calls["matmul"] == (0 if K == 1 else 2)
+
+
+@pytest.mark.parametrize("length", [30, 120])
+def test_solves_are_counted_by_either_kernel(length):
+    factor = np.eye(length)
+    with counted(SimpleNamespace()) as operations:
+        _linalg.cholesky(np.eye(length))
+        _linalg.whiten(factor, np.ones((1, length)))  # the start
+        for _ in range(3):
+            _linalg.cholesky_solve(factor, np.ones((1, length)))
+    operations.calls["dpotrf"] += 1  # the frame's, at K > 1
+    assert projection_counts(operations, 2) == {"newton": 1, "solves": 3}
+    assert operations.total == pytest.approx(length**3 / 3 + length**2 + 3 * 2 * length**2)
 
 
 def test_numpy_factorisations_by_hand():

@@ -10,9 +10,11 @@ from helpers import EPS, ellipsoid_projection
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlogb_core import ConstantRadius, eofd
+from compendium.checks import sketch_cases
+from mlogb_core import ConstantRadius, eofd, projection
 from mlogb_core.curvature import FrequentDirections, low_rank
-from mlogb_core.projection import project_onto_ball
+from mlogb_core.link import jacobian_factor, loss_residual, outcome_probabilities
+from mlogb_core.projection import _by_series, project_onto_ball
 
 
 def positive_definite(rng, n, condition, scale):
@@ -134,39 +136,84 @@ def test_a_search_that_does_not_settle_says_so():
 
 
 @pytest.mark.parametrize(("K", "d", "m"), [(1, 30, 12), (4, 20, 16), (3, 7, 40)])
-def test_a_large_sketch_projects_by_lanczos_to_the_same_points(K, d, m, monkeypatch):
+def test_a_projection_takes_one_or_two_factors_and_more_give_the_same_point(K, d, m, monkeypatch):
     settings = {"regularization": 2.0, "step_size": 2.0, "norm_bound": 0.7, "radius": ConstantRadius(0.1)}
     one, other = (eofd(d, np.ones(K), sketch_size=m, **settings) for _ in range(2))
-    steps, project = [], low_rank.project_by_lanczos
-    monkeypatch.setattr(low_rank, "project_by_lanczos", lambda *given: steps.append(1) or project(*given))
+    factors, resolvent, projections = {one: 0, other: 0}, low_rank._resolvent, 0
     rng = np.random.default_rng(K)
     for _ in range(120):
         action, outcome = rng.standard_normal(d), int(rng.integers(K + 1))
         action *= 0.6 / np.linalg.norm(action)
-        for policy, large in ((one, 1), (other, 10**6)):
-            monkeypatch.setattr(low_rank, "_LARGE", large)
+        for policy, terms in ((one, 6), (other, -1)):
+            taken = []
+            monkeypatch.setattr(projection, "_MAX_TERMS", terms)
+            monkeypatch.setattr(
+                low_rank, "_resolvent", lambda *given, n=taken: n.append(1) or resolvent(*given)
+            )
             policy.update(action, outcome)
+            factors[policy] += len(taken)
+        projections += bool(taken)
         np.testing.assert_allclose(one.parameter, other.parameter, rtol=0, atol=1e-13)
-    assert 40 < len(steps) < 120  # rounds that stay in the ball do not project
+    assert 40 < projections < 120  # rounds that stay in the ball do not project
+    assert factors[one] <= 1.8 * projections
+    assert factors[other] >= 1.5 * factors[one]
 
 
-def test_an_ill_conditioned_sketch_projects_by_cholesky(monkeypatch):
-    monkeypatch.setattr(low_rank, "_LARGE", 1)
-    sketch = FrequentDirections(1, 5, 1e-3, 3)
-    small = np.full((1, 1), 1e-3)
-    sketch.add(sketch.frame(np.eye(5)[0]), small)
-    assert sketch._suits_lanczos(sketch.frame(np.eye(5)[1]), small)
-    sketch.add(sketch.frame(np.eye(5)[1]), np.ones((1, 1)))
-    assert not sketch._suits_lanczos(sketch.frame(np.eye(5)[1]), small)
+def test_the_search_starts_below_the_root():
+    rng, projections = np.random.default_rng(9), 0
+    for sketch, x in sketch_cases(200, seed=9):
+        W = rng.standard_normal((sketch.n_outcomes, sketch.n_features))
+        p = outcome_probabilities(rng.standard_normal(sketch.n_outcomes))
+        radius, starts, start = np.linalg.norm(W) * 10.0 ** rng.uniform(-3.0, 0.0), [], sketch._start
+        sketch._start = lambda *given, kept=starts, f=start: kept.append(f(*given)) or kept[-1]
+        new = sketch.newton_step(sketch.frame(x), W, loss_residual(p, 0), jacobian_factor(p), 1.0, radius)
+        assert len(starts) == (new.multiplier > 0.0)
+        assert all(0.0 < found <= new.multiplier * (1.0 + 1e-12) for found in starts)
+        projections += len(starts)
+    assert projections > 100
 
 
-def test_a_large_action_is_projected_by_cholesky(monkeypatch):
-    """Its Hessian stretches space by 1e13, and Lanczos' method would lose all digits but four."""
-    monkeypatch.setattr(low_rank, "_LARGE", 1)
+@pytest.mark.parametrize("excess", [1e-14, 1e-9, 1e-6, 1e-4])
+def test_the_series_ends_at_the_root_to_roundoff(excess):
+    rng = np.random.default_rng(3)
+    values, point = np.linspace(1.0, 3.0, 8), rng.standard_normal(8)
+    shifts = values + 0.5
+    derivative = point / shifts
+    radius = float(np.linalg.norm(point / (1.0 + excess / shifts)))
+    step = (np.linalg.norm(point) / radius - 1.0) * (point @ point) / (point @ derivative)
+    found, rest = _by_series(lambda vector: vector / shifts, point, derivative, step, radius)
+    np.testing.assert_allclose(found, point / (1.0 + excess / shifts), rtol=40 * EPS, atol=0)
+    assert rest == pytest.approx(excess, abs=40 * EPS)
+
+
+def test_the_series_gives_up_far_from_the_root():
+    point = np.array([1.0, 2.0])
+    assert _by_series(lambda vector: vector, point, point, 0.1, 1.0) is None
+    # Little of the point lies where the resolvent is large: the first terms promise too much.
+    skew, shifts = np.array([1.0, 1e-4]), np.array([1.0, 1e-3])
+    assert _by_series(lambda vector: vector / shifts, skew, skew / shifts, 1e-3, 0.9) is None
+
+
+def test_the_series_is_right_to_roundoff_wherever_it_is_used():
+    """Also where a little of the point lies where the resolvent is large, and the terms fall slowly."""
+    shifts, used = np.array([1.0, 1e-3]), 0
+    for share in 10.0 ** -np.arange(6.0, 18.0, 0.5):
+        for excess in (1e-5, 3e-5, 1e-4, 3e-4):
+            point = np.array([1.0, share])
+            radius, derivative = float(np.linalg.norm(point / (1.0 + excess / shifts))), point / shifts
+            step = (np.linalg.norm(point) / radius - 1.0) * (point @ point) / (point @ derivative)
+            near = _by_series(lambda vector: vector / shifts, point, derivative, step, radius)
+            if near is not None:
+                assert np.linalg.norm(near[0] - point / (1.0 + near[1] / shifts)) <= 2 * EPS
+                used += 1
+    assert used > 50
+
+
+def test_a_large_action_keeps_its_digits():
+    """Its Hessian stretches space by 1e13."""
     sketch, radius = FrequentDirections(1, 5, 1.0, 3), 1e-8
     action = np.linspace(-1.0, 2.0, 5)
     action *= 1e7 / np.linalg.norm(action)
     frame, factor = sketch.frame(action), np.full((1, 1), 0.5)
-    assert not sketch._suits_lanczos(frame, factor)
     step = sketch.newton_step(frame, np.full((1, 5), radius), np.array([-1.0]), factor, 1.0, radius)
     assert abs(np.linalg.norm(step.parameter) / radius - 1.0) <= 1e-14

@@ -168,7 +168,7 @@ def reward_bonus(
     if parameter.ndim != 2:
         raise ValueError(f"parameter must have shape (K, d), got {parameter.shape}")
     K, d = parameter.shape
-    actions, rewards = as_actions(actions, d), as_vector("rewards", rewards, K)
+    (actions, _), rewards = as_actions(actions, d), as_vector("rewards", rewards, K)
     blocks = as_finite("blocks", blocks)
     if blocks.shape != (len(actions), K, K):
         raise ValueError(f"blocks must have shape {(len(actions), K, K)}, got {blocks.shape}")

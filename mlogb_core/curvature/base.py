@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from mlogb_core._linalg import cholesky, invert_triangle, solve
+from mlogb_core._linalg import add_to_diagonal, cholesky, invert_triangle, solve
 from mlogb_core._validation import Array
 
 Frame = TypeVar("Frame")
@@ -152,8 +152,11 @@ def step_weights(block: Array, residual: Array, factor: Array, step_size: float)
     :math:`u - \eta F(I + \eta F^\top A F)^{-1}F^\top A u`, cancels where
     :math:`\eta\nabla\sigma A` is large.
     """
-    matrix = step_size * (factor @ (factor.T @ block))
-    matrix.flat[:: len(block) + 1] += 1.0
+    if len(block) == 1:
+        return np.asarray(residual / (1.0 + step_size * factor[0, 0] ** 2 * block[0, 0]))
+    matrix = factor @ (factor.T @ block)
+    matrix *= step_size
+    add_to_diagonal(matrix, 1.0)
     return solve(matrix, residual)
 
 
@@ -178,7 +181,7 @@ def inverse_change(block: Array, solved: Array, factor: Array) -> Array:
     By Woodbury's identity R is :math:`(I + F^\top A F)^{-1/2} F^\top X^\top Z^{-1}` up to rotation.
     """
     inner = factor.T @ block @ factor
-    inner.flat[:: len(inner) + 1] += 1.0
+    add_to_diagonal(inner, 1.0)
     return np.asarray(invert_triangle(cholesky(inner)) @ (factor.T @ solved))
 
 

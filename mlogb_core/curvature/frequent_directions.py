@@ -13,7 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from mlogb_core._linalg import add_product, polar, smallest_eigenpairs
+from mlogb_core._linalg import (
+    add_product,
+    add_to_diagonal,
+    polar,
+    row_products,
+    smallest_eigenpairs,
+    symmetric_product,
+)
 from mlogb_core._validation import Array, as_finite, as_integer, as_non_negative, take
 from mlogb_core.curvature.base import check_regularization
 from mlogb_core.curvature.low_rank import LowRankCurvature, LowRankFrame
@@ -68,7 +75,7 @@ class FrequentDirections(LowRankCurvature):
         self.buffer = as_integer("buffer", buffer, minimum=1)
         size = self.n_outcomes * self.n_features
         self.rank_bound = min(self.sketch_size + (self.buffer - 1) * self.n_outcomes, size)
-        self._rows: Array = np.empty((min(self.rank_bound + self.n_outcomes, size), size))
+        self._rows = np.empty((min(self.rank_bound + self.n_outcomes, size), size))
 
     def add(self, frame: LowRankFrame, factor: Array) -> None:
         r"""Add :math:`F F^\top \otimes x x^\top` to the sketch; shrink it when it is full.
@@ -80,17 +87,18 @@ class FrequentDirections(LowRankCurvature):
         """
         core = self._grown(frame, factor)
         size = len(core)
-        check_regularization(self.regularization, float(core.diagonal().max(initial=0.0)))
-        self._rows[self.rank : size] = frame.fresh
+        check_regularization(self.regularization, float(np.maximum.reduce(core.diagonal(), initial=0.0)))
+        rows = self._joint_rows(frame)
         if size <= self.rank_bound:
             self._hold(core)
             return
         values, weakest = smallest_eigenpairs(core, size - self.sketch_size)
         reflector, inverse = _block_reflector(weakest, self.sketch_size)
-        core = _reflected(core, reflector, inverse, self.sketch_size)
+        scaled = np.dot(reflector, inverse)
+        core = _reflected(core, reflector, scaled, self.sketch_size)
         discarded = max(float(values[-1]), 0.0)
-        core.flat[:: self.sketch_size + 1] -= discarded
-        self._deflate(self._rows[:size], reflector, inverse)
+        add_to_diagonal(core, -discarded)
+        self._deflate(rows, reflector, scaled)
         self._hold(core)
         self.shrinkage += discarded
 
@@ -120,10 +128,10 @@ class FrequentDirections(LowRankCurvature):
         self.basis = self._rows[: len(core)]
         self._ridge = None
 
-    def _deflate(self, rows: Array, reflector: Array, inverse: Array) -> None:
+    def _deflate(self, rows: Array, reflector: Array, scaled: Array) -> None:
         """Apply the reflector to the basis, in place, as far as its first m rows."""
         kept = self.sketch_size
-        add_product(rows[:kept], reflector[:kept] @ inverse, reflector.T @ rows, scale=-1.0)
+        add_product(rows[:kept], scaled[:kept], row_products(reflector.T, rows), scale=-1.0)
 
 
 def _block_reflector(removed: Array, kept: int) -> tuple[Array, Array]:
@@ -151,14 +159,12 @@ def _block_reflector(removed: Array, kept: int) -> tuple[Array, Array]:
     return reflector, inverse
 
 
-def _reflected(core: Array, reflector: Array, inverse: Array, kept: int) -> Array:
+def _reflected(core: Array, reflector: Array, scaled: Array, kept: int) -> Array:
     r"""The leading block of the quadratic form `core` in the coordinates behind the reflector.
 
-    With :math:`M = Y(I + P)^{-1}`, the reflected form is :math:`C - M V^\top - V M^\top` for
-    :math:`V = C Y - \tfrac12 M Y^\top C Y`: one product, and symmetric to the bit.
+    With :math:`M = Y(I + P)^{-1}`, which is `scaled`, the reflected form is
+    :math:`C - M V^\top - V M^\top` for :math:`V = C Y - \tfrac12 M Y^\top C Y`: symmetric to the bit.
     """
-    scaled = reflector @ inverse
-    image = core @ reflector
-    image -= 0.5 * (scaled @ (reflector.T @ image))
-    product = scaled[:kept] @ image[:kept].T
-    return np.asarray(core[:kept, :kept] - (product + product.T))
+    image = np.dot(core, reflector)
+    image -= np.dot(scaled, 0.5 * np.dot(reflector.T, image))
+    return np.asarray(core[:kept, :kept] - symmetric_product(scaled[:kept], image[:kept]))

@@ -12,7 +12,7 @@ projection adds two. Everything else is small.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,27 +20,26 @@ from scipy.linalg import LinAlgError
 from scipy.linalg.blas import dnrm2
 
 from mlogb_core._linalg import (
-    add_product,
+    add_to_diagonal,
     cholesky,
     cholesky_solve,
+    gram,
     invert_triangle,
     length,
     orthonormal_rows,
     orthonormalised,
+    row_products,
     whiten,
 )
-from mlogb_core._validation import Array, as_integer, as_positive
-from mlogb_core.curvature.base import Step, inverse_change, step_weights
-from mlogb_core.projection import Resolvent, project_by_lanczos, project_onto_ball
+from mlogb_core._validation import Array, as_integer, as_positive, squared_lengths
+from mlogb_core.curvature.base import Step, step_weights
+from mlogb_core.projection import Resolvent, project_onto_ball
 
 # A direction whose part outside the sketch is below this share of the action's length is inside.
 _RANK_TOLERANCE = 1e-13
 # With at least this share of the squared length outside, one projection leaves an orthonormal frame.
 _WELL_OUTSIDE = 0.1
 _OVERLAP = 4.0 * float(np.finfo(np.float64).eps)
-# From this rank on, steps of Lanczos' method take less time than Cholesky factors.
-_LARGE = 150
-_MILD = 100.0  # largest new Hessian over the ridge with which few steps suffice and digits are kept
 # Squares of shorter actions lose digits to underflow.
 _SMALLEST_SQUARE = 1e-250
 
@@ -71,7 +70,7 @@ class LowRankFrame(NamedTuple):
     @property
     def coordinates(self) -> Array:
         """G beside T: the coordinates in the joint basis, (K, r + k)."""
-        return np.hstack((self.inside, self.outside))
+        return np.concatenate((self.inside, self.outside), axis=1)
 
 
 class LowRankCurvature:
@@ -98,7 +97,9 @@ class LowRankCurvature:
         self.n_outcomes = as_integer("n_outcomes", n_outcomes, minimum=1)
         self.n_features = as_integer("n_features", n_features, minimum=1)
         self.regularization = as_positive("regularization", regularization)
-        self.basis: Array = np.empty((0, self.n_outcomes * self.n_features))
+        # Rows of the basis, and behind them room for the fresh directions of a round.
+        self._rows: Array = np.empty((self.n_outcomes, self.n_outcomes * self.n_features))
+        self.basis: Array = self._rows[:0]
         self.core: Array = np.empty((0, 0))
         self.shrinkage = 0.0
         self.rank_bound = 0
@@ -131,8 +132,12 @@ class LowRankCurvature:
         (n, K, r) array
         """
         n, K, r = actions.shape[0], self.n_outcomes, self.rank
-        products = actions @ self.basis.reshape(r * K, self.n_features).T
-        return np.ascontiguousarray(products.reshape(n, r, K).transpose(0, 2, 1))
+        products = row_products(actions, self.basis.reshape(r * K, self.n_features).T)
+        return (
+            products[:, None]
+            if K == 1
+            else np.ascontiguousarray(products.reshape(n, r, K).transpose(0, 2, 1))
+        )
 
     def inverse_blocks(self, actions: Array, images: Array | None = None) -> Array:
         r"""The K x K matrices A(x) of many actions at once.
@@ -160,8 +165,9 @@ class LowRankCurvature:
         """
         n, K = actions.shape[0], self.n_outcomes
         inside = self.images(actions) if images is None else images
-        blocks = inside @ -inside.transpose(0, 2, 1)
-        blocks.reshape(n, K * K)[:, :: K + 1] += np.einsum("nd,nd->n", actions, actions)[:, None]
+        blocks = inside @ inside.transpose(0, 2, 1)
+        np.negative(blocks, out=blocks)
+        blocks.reshape(n, K * K)[:, :: K + 1] += squared_lengths(actions)[:, None]
         blocks /= self.regularization
         if self.rank:
             whitened = whiten(self._ridge_factor(), inside.reshape(n * K, self.rank)).reshape(inside.shape)
@@ -184,9 +190,14 @@ class LowRankCurvature:
         """
         inside = self.images(action[None])[0] if image is None else image
         inside, fresh, outside = self._split(action, inside)
-        solved = cholesky_solve(self._ridge_factor(), inside) if self.rank else inside
-        block = solved @ inside.T + (outside @ outside.T) / self.regularization
-        return LowRankFrame(inside, fresh, outside, solved, (block + block.T) / 2.0)
+        block = np.dot(outside, outside.T)
+        block /= self.regularization
+        if not self.rank:
+            return LowRankFrame(inside, fresh, outside, inside, block)
+        whitened = whiten(self._ridge_factor(), inside)
+        solved = whiten(self._ridge_factor(), whitened, transposed=True)
+        block += np.dot(whitened, whitened.T)
+        return LowRankFrame(inside, fresh, outside, solved, block)
 
     def newton_step(
         self,
@@ -207,29 +218,25 @@ class LowRankCurvature:
         Paper: `eq:oful-mlogb-W-gradient`, `lem:fd-oful-mlogb-efficient-W-update`. The paper takes
         an SVD of the Kd x (m+K) matrix first. Here the step needs a K x K solve, and the
         projection, when there is one, a Cholesky factor of order r + k for each value of the
-        multiplier, or in a large and well-conditioned sketch Lanczos' method with the factor at hand.
+        multiplier, of which one or two suffice.
         """
         weights = step_weights(frame.block, residual, factor, step_size)
-        direction = np.concatenate((weights @ frame.solved, weights @ frame.outside / self.regularization))
-        direction *= -step_size
-        point = self._expand(frame, direction)
+        weights *= -step_size
+        rows = self._joint_rows(frame)
+        point = np.dot(np.dot(weights, self._solved(frame)), rows)
         point += parameter.reshape(-1)
         if length(point) <= norm_bound:
             return Step(point.reshape(parameter.shape), 0.0)
 
-        inside = np.concatenate((self.basis @ point, frame.fresh @ point))
-        outside = np.sqrt(max(float(point @ point - inside @ inside), 0.0))
-        local, scaled = np.append(inside, outside), np.sqrt(step_size) * factor
-        if self._suits_lanczos(frame, scaled):
-            projected, multiplier = project_by_lanczos(self._inverse(frame, scaled), local, norm_bound)
-        else:
-            core = self._grown(frame, scaled)
-            image = np.append(self._shifted(core, 0.0) @ inside, self.regularization * outside)
-            projected, multiplier = project_onto_ball(
-                lambda nu: self._resolvent(core, nu), local, image, norm_bound
-            )
+        local, scaled = _coordinates(rows, point), math.sqrt(step_size) * factor
+        matrix, start = self._joint(frame, scaled), self._start(local, norm_bound)
+        projected, multiplier = project_onto_ball(
+            lambda nu: _resolvent(matrix, nu), local, np.dot(matrix, local), norm_bound, start
+        )
         scale = self.regularization / (self.regularization + multiplier)
-        point = scale * point + self._expand(frame, projected[:-1] - scale * inside)
+        projected -= scale * local
+        point *= scale
+        point += np.dot(projected[:-1], rows)
         return Step(point.reshape(parameter.shape), multiplier)
 
     def dense(self) -> Array:
@@ -256,23 +263,26 @@ class LowRankCurvature:
         the residual is orthonormalised by a pivoted QR factorisation without what is left of
         directions that lie inside (all of them for x = 0).
         """
-        square = float(action @ action)
+        square = float(np.dot(action, action))
         triangle = self._triangle_outside(square, inside)
         if triangle is None:
             return self._split_carefully(action, inside)
         inverse = invert_triangle(triangle)
-        fresh = (-(inverse @ inside)) @ self.basis
-        fresh += (inverse[:, :, None] * action).reshape(fresh.shape)
+        fresh = (inverse[:, :, None] * action).reshape(self.n_outcomes, -1)
+        fresh -= row_products(np.dot(inverse, inside), self.basis)
         return self._without_overlap(inside, fresh, triangle)
 
     def _triangle_outside(self, square: float, inside: Array) -> Array | None:
         r"""T with :math:`TT^\top = \|x\|^2 I - GG^\top`, or None where that difference cancels."""
         if square < _SMALLEST_SQUARE:
             return None
-        gram = inside @ -inside.T
-        gram.flat[:: self.n_outcomes + 1] += square
+        if self.n_outcomes == 1:
+            rest = square - float(np.vdot(inside, inside))
+            return np.array([[math.sqrt(rest)]]) if rest > _WELL_OUTSIDE * square else None
+        outside = inside @ -inside.T
+        add_to_diagonal(outside, square)
         try:
-            triangle = cholesky(gram)
+            triangle = cholesky(outside)
         except LinAlgError:
             return None
         return triangle if triangle.diagonal().min() ** 2 > _WELL_OUTSIDE * square else None
@@ -282,7 +292,7 @@ class LowRankCurvature:
         threshold = _RANK_TOLERANCE * float(dnrm2(action))
         first, outside = orthonormal_rows(residual, threshold)
         overlap = first @ self.basis.T
-        if np.abs(overlap).max(initial=0.0) <= _OVERLAP:
+        if _is_roundoff(overlap):
             return inside, first, outside
         fresh, correction = orthonormal_rows(first - overlap @ self.basis, 0.5)
         return inside + outside @ overlap, fresh, outside @ correction
@@ -292,64 +302,76 @@ class LowRankCurvature:
 
         Left in, that error would come back amplified in the next round that projects once.
         """
-        overlap = fresh @ self.basis.T
-        if np.abs(overlap).max(initial=0.0) <= _OVERLAP:
+        overlap = row_products(fresh, self.basis.T)
+        if _is_roundoff(overlap):
             return inside, fresh, outside
         inside = inside + outside @ overlap
         return inside, *orthonormalised(fresh - overlap @ self.basis, outside)
 
     def _grown(self, frame: LowRankFrame, factor: Array) -> Array:
         """Core in the joint basis after adding (F' coordinates)' (F' coordinates)."""
-        update = np.concatenate((factor.T @ frame.inside, factor.T @ frame.outside), axis=1)
-        core = np.zeros((update.shape[1], update.shape[1]))
-        core[: self.rank, : self.rank] = self.core
-        add_product(core, update.T, update)
+        core = gram(np.dot(factor.T, frame.coordinates))
+        core[: self.rank, : self.rank] += self.core
         return core
 
     def _ridge_factor(self) -> Array:
         r"""Cholesky factor of :math:`\lambda I + C`, made once a round."""
         if self._ridge is None:
-            self._ridge = cholesky(self._shifted(self.core, 0.0))
+            self._ridge = _shifted_factor(self.core, self.regularization)
         return self._ridge
 
-    def _shifted(self, core: Array, multiplier: float) -> Array:
-        shifted = core.copy()
-        shifted.flat[:: core.shape[0] + 1] += self.regularization + multiplier
-        return shifted
+    def _joint_rows(self, frame: LowRankFrame) -> Array:
+        """The basis and, behind it in the same array, the frame's fresh rows."""
+        size = self.rank + len(frame.fresh)
+        self._rows[self.rank : size] = frame.fresh
+        return self._rows[:size]
 
-    def _suits_lanczos(self, frame: LowRankFrame, factor: Array) -> bool:
-        """Whether some Lanczos steps take less time than some Cholesky factors, by size and condition."""
-        if self.rank < _LARGE or float(self.core.diagonal().max()) > self.regularization:
-            return False
-        first = frame.coordinates[0]  # as long as the action
-        return float(first @ first) * float(np.vdot(factor, factor)) <= _MILD * self.regularization
+    def _solved(self, frame: LowRankFrame) -> Array:
+        r""":math:`(I \otimes x)^\top Z^{-1}` in the joint basis."""
+        return np.concatenate((frame.solved, frame.outside / self.regularization), axis=1)
 
-    def _inverse(self, frame: LowRankFrame, factor: Array) -> Callable[[Array], Array]:
-        """Inverse of Z with a Hessian added, on (coordinates in the joint basis, length outside it)."""
-        solved = np.concatenate((frame.solved, frame.outside / self.regularization), axis=1)
-        change, ridge = inverse_change(frame.block, solved, factor), self._ridge_factor()
+    def _joint(self, frame: LowRankFrame, factor: Array) -> Array:
+        """Z with a Hessian added, on (coordinates in the joint basis, length outside it)."""
+        coordinates = np.concatenate((frame.inside, frame.outside, np.zeros((len(factor), 1))), axis=1)
+        matrix = gram(np.dot(factor.T, coordinates))
+        matrix[: self.rank, : self.rank] += self.core
+        add_to_diagonal(matrix, self.regularization)
+        return matrix
 
-        def apply(vector: Array) -> Array:
-            solution = vector / self.regularization
-            solution[: self.rank] = cholesky_solve(ridge, vector[None, : self.rank])[0]
-            solution[:-1] -= (change @ vector[:-1]) @ change
-            return solution
+    def _start(self, local: Array, norm_bound: float) -> float:
+        """Newton's first step to the multiplier with the slope for Z, which no added Hessian exceeds.
 
-        return apply
+        So it stays below the root, and it takes no factor but the one at hand.
+        """
+        rank, norm = self.rank, length(local)
+        slope = float(np.dot(local[rank:], local[rank:])) / self.regularization
+        if rank:
+            whitened = whiten(self._ridge_factor(), local[None, :rank])[0]
+            slope += float(np.dot(whitened, whitened))
+        return (norm / norm_bound - 1.0) * norm**2 / slope
 
-    def _resolvent(self, core: Array, multiplier: float) -> Resolvent:
-        """Inverse of Z-tilde + nu I on (coordinates in the joint basis, length outside it)."""
-        factor = cholesky(self._shifted(core, multiplier))
-        ridge = self.regularization + multiplier
 
-        def solve(vector: Array) -> Array:
-            solution = vector / ridge
-            solution[:-1] = cholesky_solve(factor, vector[None, :-1])[0]
-            return solution
+def _shifted_factor(matrix: Array, shift: float) -> Array:
+    """Cholesky factor of a symmetric matrix plus a multiple of the identity."""
+    shifted = matrix.copy()
+    add_to_diagonal(shifted, shift)
+    return cholesky(shifted)
 
-        return solve
 
-    def _expand(self, frame: LowRankFrame, coordinates: Array) -> Array:
-        """Vector of length Kd with the given coordinates in the joint basis."""
-        r = self.rank
-        return np.asarray(coordinates[:r] @ self.basis + coordinates[r:] @ frame.fresh)
+def _coordinates(rows: Array, point: Array) -> Array:
+    """Coordinates of a vector in orthonormal rows, and the length of what is outside their span."""
+    local = np.zeros(len(rows) + 1)
+    local[:-1] = np.dot(rows, point)
+    local[-1] = math.sqrt(max(float(np.dot(point, point) - np.dot(local, local)), 0.0))
+    return local
+
+
+def _resolvent(matrix: Array, multiplier: float) -> Resolvent:
+    factor = _shifted_factor(matrix, multiplier)
+    return lambda vector: cholesky_solve(factor, vector[None])[0]
+
+
+def _is_roundoff(overlap: Array) -> bool:
+    """Whether no entry exceeds roundoff; mostly the sum of their squares says so already."""
+    entries = overlap.reshape(-1)
+    return bool(np.dot(entries, entries) <= _OVERLAP**2 or np.abs(entries).max() <= _OVERLAP)
