@@ -2,8 +2,9 @@ r"""The round in plain loops, compiled by numba: the same algorithm, the same it
 
 The NumPy form is the one to read; this one is for speed, and `policies.eofd` and `policies.oful`
 take it with `compiled=True`. State, validation, radius and error handling are the policy's own, so
-that a saved state can go on in either form. Factorisations and eigenvalues stay with SciPy's LAPACK,
-called between the kernels, of which a round of the sketch has three: the choice, the step, the shrink.
+that a saved state can go on in either form. A round of the sketch has five kernels: the Cholesky factor,
+the choice, the step, for K = 1 the bottom eigenpair, and the shrink. Large factorisations, the other
+eigenpairs and what a kernel is not certain of stay with SciPy's LAPACK, called between them.
 
 A kernel goes over the basis in column blocks that stay in the cache, four rows at a time, so that a
 round reads it three times and writes it once; a projection reads it once more. All kernels are in this
@@ -45,11 +46,12 @@ try:
 except ImportError as error:
     raise ImportError("compiled=True needs numba: pip install .[fast]") from error
 
-_BLOCK = 512  # columns: with some hundred rows they fit into the second-level cache
+_BLOCK = 1024  # columns: loops that long start seldom, and some sixty rows fit into the second-level cache
 _WIDE = 100_000  # numbers in a basis from which on, for K > 1, the products are BLAS' business
 _TINY = 3  # features of the problem on which the kernels are compiled
 _KRYLOV = 24  # steps of Lanczos' method, after which Cholesky factors or LAPACK take over
-_LARGE = 56  # order of the core from which on its bottom eigenpair is found faster than by LAPACK's driver
+_LARGE = 20  # order of the core from which on its bottom eigenpair is found faster than by LAPACK's driver
+_BLOCKED = 128  # order from which on LAPACK's Cholesky factor, by blocks, takes less time than a kernel's
 _ROUGHLY = 3e-3  # how well a root is known where the next shift is taken
 _EPS = float(np.finfo(np.float64).eps)
 # In place of a multiplier, what a kernel has left undone: the projection; nothing can be done; the frame is
@@ -63,7 +65,16 @@ Flags = NDArray[np.bool_]
 
 def _kernel(function: Function) -> Function:
     """Compile; sums may be reordered and fused, infinities and NaN keep their meaning."""
-    options: dict[str, Any] = {"fastmath": {"reassoc", "contract"}, "error_model": "numpy"}
+    return _compiled(function, {"reassoc", "contract"})
+
+
+def _symmetric(function: Function) -> Function:
+    """Compile as it is written: of two products in a fused sum only one would be rounded."""
+    return _compiled(function, set())
+
+
+def _compiled(function: Function, fastmath: set[str]) -> Function:
+    options: dict[str, Any] = {"fastmath": fastmath, "error_model": "numpy"}
     try:
         return cast(Function, njit(cache=True, **options)(function))
     except RuntimeError:  # neither the package's folder nor the user's can be written
@@ -159,7 +170,12 @@ class CompiledPolicy(OptimisticPolicy):
 
     def _ridge(self) -> Array:
         """The transposed Cholesky factor, whose rows are contiguous."""
-        return self.curvature._ridge_factor().T if self.curvature.rank else np.empty((0, 0))
+        sketch = self.curvature
+        if sketch._ridge is None and 0 < sketch.rank < _BLOCKED:
+            upper, definite = _cholesky(sketch.core, sketch.rank, -sketch.regularization)
+            if definite:  # else LAPACK has the last word, and the message
+                sketch._ridge = upper.T
+        return sketch._ridge_factor().T if sketch.rank else np.empty((0, 0))
 
     def _is_wide(self) -> bool:
         """Whether products with K vectors at once pay for the call of BLAS."""
@@ -276,12 +292,13 @@ class CompiledPolicy(OptimisticPolicy):
             reflector, largest = np.ascontiguousarray(weakest.T), float(values[-1])
         else:
             largest, reflector = pair[0], pair[1][None]
-        orthogonal, inverse, certain = _polar(reflector[:, kept:])
-        if not certain:
-            orthogonal, inverse = map(np.ascontiguousarray, polar(reflector[:, kept:].T))
         discarded = max(largest, 0.0)
         rows, wide = sketch._rows[:n], self._is_wide()
-        core, scaled = _shrink(rows, core, reflector, orthogonal, inverse, kept, discarded, not wide)
+        settings = (kept, discarded, not wide)
+        core, scaled, certain = _shrink(rows, core, reflector, *settings)
+        if not certain:
+            orthogonal, inverse = map(np.ascontiguousarray, polar(reflector[:, kept:].T))
+            core, scaled = _reflect(rows, core, reflector, orthogonal, inverse, *settings)
         if wide:
             add_product(rows[:kept], scaled[:, :kept].T, reflector @ rows, scale=-1.0)
         sketch._hold(core)
@@ -304,8 +321,11 @@ def _bottom_pair(matrix: Array) -> tuple[float, Array] | None:
     roundoff. That this second Cholesky factor exists proves :math:`\mu \le \sigma < \lambda_{\min}(C)`:
     no smaller eigenvalue was missed. The residual is measured, and that the vector's value is this root.
     """
+    if len(matrix) < _BLOCKED:
+        value, vector, certain = _bottom_pair_in_loops(matrix, _ROUGHLY, _KRYLOV, _EPS)
+        return (value, vector) if certain else None
     n, shift = len(matrix) - 1, 0.0
-    for enough in (_ROUGHLY, 0.0):
+    for enough in (_ROUGHLY, 0.0):  # as in loops, with LAPACK's factor
         leading = matrix[:n, :n].copy()
         if shift:
             leading.flat[:: n + 1] -= shift
@@ -343,7 +363,10 @@ def _compile_kernels() -> None:
                 inside = np.zeros((n_outcomes, curvature.rank))
                 core = _grown(curvature.core, inside, np.zeros((n_outcomes, 0)), factor)
                 policy._project(curvature.basis, core, 2.0 * policy.parameter)
-                _bottom_pair(np.eye(_TINY) + 0.1)
+                for order in (_TINY, _BLOCKED):
+                    _bottom_pair(np.eye(order) + 0.1)
+                reflector, one = np.eye(2)[:1], np.eye(1)
+                _reflect(np.eye(2, _TINY), np.eye(2), reflector, one, one, 1, 0.0, True)
 
 
 @_kernel
@@ -599,8 +622,11 @@ def _forward(upper: Array, vector: Array) -> None:
         s = vector[j + 3] - p * upper[j, j + 3] - q * upper[j + 1, j + 3] - r * upper[j + 2, j + 3]
         s /= upper[j + 3, j + 3]
         vector[j], vector[j + 1], vector[j + 2], vector[j + 3] = p, q, r, s
-        _add_rows(-vector[j : j + 4], upper[j : j + 4], j + 4, n, vector[j + 4 :])
         j += 4
+        rest = vector[j:]
+        a, b, c, d = upper[j - 4, j:], upper[j - 3, j:], upper[j - 2, j:], upper[j - 1, j:]
+        for i in range(rest.size):
+            rest[i] -= (p * a[i] + q * b[i]) + (r * c[i] + s * d[i])
     while j < n:
         vector[j] /= upper[j, j]
         _axpy(-vector[j], upper[j, j + 1 :], vector[j + 1 :])
@@ -612,20 +638,92 @@ def _backward(upper: Array, vector: Array) -> None:
     """Solve with an upper triangle, in place, four rows at a time."""
     n = vector.size
     j = n
-    known = np.empty(4)
     while j >= 4:
+        rest = vector[j:]
+        a, b, c, d = upper[j - 4, j:], upper[j - 3, j:], upper[j - 2, j:], upper[j - 1, j:]
         j -= 4
-        known[:] = 0.0
-        _add_products(upper[j : j + 4], j + 4, n, vector[j + 4 :], known)
-        s = (vector[j + 3] - known[3]) / upper[j + 3, j + 3]
-        r = (vector[j + 2] - known[2] - s * upper[j + 2, j + 3]) / upper[j + 2, j + 2]
-        q = vector[j + 1] - known[1] - s * upper[j + 1, j + 3] - r * upper[j + 1, j + 2]
-        q /= upper[j + 1, j + 1]
-        p = vector[j] - known[0] - s * upper[j, j + 3] - r * upper[j, j + 2] - q * upper[j, j + 1]
-        vector[j], vector[j + 1], vector[j + 2], vector[j + 3] = p / upper[j, j], q, r, s
+        p, q, r, s = vector[j], vector[j + 1], vector[j + 2], vector[j + 3]
+        for i in range(rest.size):
+            x = rest[i]
+            p -= a[i] * x
+            q -= b[i] * x
+            r -= c[i] * x
+            s -= d[i] * x
+        s /= upper[j + 3, j + 3]
+        r = (r - s * upper[j + 2, j + 3]) / upper[j + 2, j + 2]
+        q = (q - s * upper[j + 1, j + 3] - r * upper[j + 1, j + 2]) / upper[j + 1, j + 1]
+        p = (p - s * upper[j, j + 3] - r * upper[j, j + 2] - q * upper[j, j + 1]) / upper[j, j]
+        vector[j], vector[j + 1], vector[j + 2], vector[j + 3] = p, q, r, s
     while j > 0:
         j -= 1
         vector[j] = (vector[j] - _dot(upper[j, j + 1 :], vector[j + 1 :])) / upper[j, j]
+
+
+@_kernel
+def _cholesky(matrix: Array, n: int, shift: float) -> tuple[Array, bool]:
+    """Upper factor of the leading block of order n less the shift, and if that is positive definite."""
+    upper = np.zeros((n, n))
+    for i in range(n):
+        upper[i, i:] = matrix[i, i:n]
+        upper[i, i] -= shift
+    j = 0
+    while j + 4 <= n:
+        if not _factor_four(upper, j):
+            return upper, False
+        j += 4
+    while j < n:
+        if not _factor_one(upper, j):
+            return upper, False
+        j += 1
+    return upper, True
+
+
+@_kernel
+def _factor_four(upper: Array, j: int) -> bool:
+    """Four rows of a Cholesky factor in place, from those above; whether all four pivots are positive."""
+    # A row from its diagonal on; one that numba does not know to be contiguous would not be vectorised.
+    a, b, c, d = upper[j, j:], upper[j + 1, j:], upper[j + 2, j:], upper[j + 3, j:]
+    for k in range(0, j, 2):
+        u, v = upper[k, j:], upper[k + 1, j:]
+        p, q, r, s = u[0], u[1], u[2], u[3]
+        e, f, g, h = v[0], v[1], v[2], v[3]
+        for i in range(a.size):
+            x, y = u[i], v[i]
+            a[i] -= p * x + e * y
+            b[i] -= q * x + f * y
+            c[i] -= r * x + g * y
+            d[i] -= s * x + h * y
+    # Their corner first: its entries right of the diagonal, and one over those on it.
+    p = 1.0 / math.sqrt(a[0])
+    ab, ac, ad = a[1] * p, a[2] * p, a[3] * p
+    q = 1.0 / math.sqrt(b[1] - ab * ab)
+    bc, bd = (b[2] - ab * ac) * q, (b[3] - ab * ad) * q
+    r = 1.0 / math.sqrt(c[2] - ac * ac - bc * bc)
+    cd = (c[3] - ac * ad - bc * bd) * r
+    s = 1.0 / math.sqrt(d[3] - ad * ad - bd * bd - cd * cd)
+    if not (p < np.inf and q < np.inf and r < np.inf and s < np.inf):
+        return False
+    for i in range(a.size):
+        w = a[i] * p
+        x = (b[i] - ab * w) * q
+        y = (c[i] - ac * w - bc * x) * r
+        z = (d[i] - ad * w - bd * x - cd * y) * s
+        a[i], b[i], c[i], d[i] = w, x, y, z
+    b[0] = c[0] = c[1] = d[0] = d[1] = d[2] = 0.0  # below the diagonal
+    return True
+
+
+@_kernel
+def _factor_one(upper: Array, j: int) -> bool:
+    """As `_factor_four`, for one row."""
+    row = upper[j, j:]
+    for k in range(j):
+        _axpy(-upper[k, j], upper[k, j:], row)
+    pivot = row[0]
+    if not pivot > 0.0:
+        return False
+    row /= math.sqrt(pivot)
+    return True
 
 
 @_kernel
@@ -1032,6 +1130,21 @@ def _polar(columns: Array) -> tuple[Array, Array, bool]:
 
 
 @_kernel
+def _bottom_pair_in_loops(matrix: Array, roughly: float, most: int, eps: float) -> tuple[float, Array, bool]:
+    """`_bottom_pair` without leaving the kernel: eigenvalue, vector, and if they are certain."""
+    n, shift = matrix.shape[0] - 1, 0.0
+    for enough in (roughly, 0.0):
+        upper, definite = _cholesky(matrix, n, shift)
+        if not definite:
+            break
+        root, value, vector, certain = _secular_root(upper, matrix, shift, enough, most, eps)
+        if certain:
+            return value, vector, True
+        shift += root
+    return 0.0, np.empty(0), False
+
+
+@_kernel
 def _secular_root(
     upper: Array, matrix: Array, shift: float, enough: float, most: int, eps: float
 ) -> tuple[float, float, Array, bool]:
@@ -1082,7 +1195,7 @@ def _secular_root(
             # A leading block that is singular to roundoff may have a root at 0 and a vector of another pair.
             certain = residual <= 8.0 * eps * scale and value - shift <= 8.0 * eps * scale
             return root, value, vector, certain
-        if j > 0 and abs(root - old) <= enough * abs(root):
+        if j > 0 and abs(root - old) < enough * abs(root):  # a root can stand still before its vector
             break
         new /= off_diagonal[j]
     return root, 0.0, vector, False
@@ -1098,25 +1211,26 @@ def _model_root(
     """
     n, root = diagonal.size, start
     low, high = -np.inf, np.inf
-    pivot, weights, slope = np.empty(n), np.empty(n), 1.0
+    inverse, ratios, weights, slope = np.empty(n), np.empty(n), np.empty(n), 1.0
     for _ in range(60):
         positive = True
         for i in range(n):
-            pivot[i], weights[i] = 1.0 - root * diagonal[i], 1.0
+            pivot, weights[i] = 1.0 - root * diagonal[i], 1.0
             if i > 0:
-                ratio = root * off_diagonal[i - 1] / pivot[i - 1]
-                pivot[i] -= ratio * root * off_diagonal[i - 1]
-                weights[i] = ratio * weights[i - 1]
-            if not pivot[i] > 0.0:
+                pivot -= ratios[i - 1] * root * off_diagonal[i - 1]
+                weights[i] = ratios[i - 1] * weights[i - 1]
+            if not pivot > 0.0:
                 positive = False
                 break
+            inverse[i] = 1.0 / pivot
+            ratios[i] = root * off_diagonal[i] * inverse[i]
         step = 0.0
         if positive:
             slope = 0.0
             for i in range(n - 1, -1, -1):
-                weights[i] /= pivot[i]
+                weights[i] *= inverse[i]
                 if i + 1 < n:
-                    weights[i] += root * off_diagonal[i] / pivot[i] * weights[i + 1]
+                    weights[i] += ratios[i] * weights[i + 1]
                     slope += 2.0 * off_diagonal[i] * weights[i] * weights[i + 1]
                 slope += diagonal[i] * weights[i] * weights[i]
             slope = 1.0 + square * slope
@@ -1145,6 +1259,18 @@ def _rayleigh(matrix: Array, vector: Array) -> tuple[float, float]:
 
 @_kernel
 def _shrink(
+    rows: Array, core: Array, reflector: Array, kept: int, discarded: float, deflate: bool
+) -> tuple[Array, Array, bool]:
+    """`_reflect` with `_polar`; if that is uncertain, nothing is done."""
+    orthogonal, inverse, certain = _polar(reflector[:, kept:])
+    if not certain:
+        return core, reflector, False
+    core, scaled = _reflect(rows, core, reflector, orthogonal, inverse, kept, discarded, deflate)
+    return core, scaled, True
+
+
+@_kernel
+def _reflect(
     rows: Array,
     core: Array,
     reflector: Array,
@@ -1173,17 +1299,12 @@ def _shrink(
     for b in range(k):
         for a in range(k):
             _axpy(-inner[a, b], left[a], image[b])
-    out = np.empty((kept, kept))
-    weights, vectors = np.empty(2 * k), np.empty((2 * k, n))
-    vectors[:k], vectors[k:] = image, left
+    out, weights = np.empty((kept, kept)), np.empty(k)
     for i in range(kept):
         out[i] = core[i, :kept]
         for c in range(k):
-            weights[c], weights[k + c] = -left[c, i], -image[c, i]
-        _add_rows(weights, vectors, 0, i + 1, out[i, : i + 1])
+            _subtract_pair(left[c, i], image[c, :kept], image[c, i], left[c, :kept], out[i])
         out[i, i] -= discarded
-        for j in range(i):
-            out[j, i] = out[i, j]
     if deflate:
         product = np.empty((k, _BLOCK))
         for start in range(0, rows.shape[1], _BLOCK):
@@ -1194,8 +1315,15 @@ def _shrink(
             for i in range(kept):
                 for c in range(k):
                     weights[c] = -left[c, i]
-                _add_rows(weights[:k], product, 0, stop - start, rows[i, start:stop])
+                _add_rows(weights, product, 0, stop - start, rows[i, start:stop])
     return out, left
+
+
+@_symmetric
+def _subtract_pair(p: float, x: Array, q: float, y: Array, out: Array) -> None:
+    """`out -= p x + q y`; the same to the bit with the two summands exchanged, as in the other half."""
+    for i in range(out.size):
+        out[i] -= p * x[i] + q * y[i]
 
 
 @_kernel
