@@ -38,7 +38,7 @@ from mlogb_core.confidence import ConstantRadius
 from mlogb_core.curvature import DenseCurvature, FrequentDirections
 from mlogb_core.curvature.base import check_regularization
 from mlogb_core.curvature.low_rank import _OVERLAP, _SMALLEST_SQUARE, _WELL_OUTSIDE
-from mlogb_core.policies import OptimisticPolicy, _Estimate, _Selected, movement
+from mlogb_core.policies import OptimisticPolicy, _Estimate, _Selected
 from mlogb_core.projection import _ROUNDOFF, Resolvent, project_by_lanczos, project_onto_ball
 
 try:
@@ -118,9 +118,7 @@ class CompiledPolicy(OptimisticPolicy):
         curvature, common = self.curvature, (beta, self._total, self.curvature.regularization)
         if isinstance(curvature, DenseCurvature):
             action, margin, scored, image = _choose_by_inverse(
-                estimate.actions,
-                estimate.value,
-                estimate.slopes,
+                *estimate,
                 curvature.inverse,
                 *common,
                 self.tie_tolerance,
@@ -130,9 +128,7 @@ class CompiledPolicy(OptimisticPolicy):
             return self._best_by_blas(estimate, common)
         else:
             action, margin, scored, image = _choose_by_sketch(
-                estimate.actions,
-                estimate.value,
-                estimate.slopes,
+                *estimate,
                 curvature.basis,
                 self._ridge(),
                 *common,
@@ -147,8 +143,8 @@ class CompiledPolicy(OptimisticPolicy):
         self, estimate: _Estimate, common: tuple[float, float, float]
     ) -> tuple[Choice, int, _Selected | None]:
         """As `_choose_by_sketch`, with the products left to BLAS."""
-        (actions, _, value, slopes), sketch = estimate, self.curvature
-        upper, finite = _upper_bounds(actions, value, slopes, *common, _SLACK)
+        (actions, squares, value, slopes), sketch = estimate, self.curvature
+        upper, finite = _upper_bounds(squares, value, slopes, *common, _SLACK)
         if not finite:
             return super()._best(estimate)
         n, limit = len(value), 2
@@ -218,7 +214,7 @@ class CompiledPolicy(OptimisticPolicy):
             grown = _grown(sketch.core, inside, outside, factor_there)
         moved = 0.0, 0.0
         if self.radius.needs_movement:
-            moved = movement(self.parameter, parameter, action, residual, factor, self.step_size, multiplier)
+            moved = _movement(self.parameter, parameter, action, residual, factor, self.step_size, multiplier)
         self._add(grown)
         return parameter, moved
 
@@ -241,7 +237,7 @@ class CompiledPolicy(OptimisticPolicy):
         parameter = point.reshape(self.parameter.shape)
         moved = 0.0, 0.0
         if self.radius.needs_movement:
-            moved = movement(self.parameter, parameter, action, residual, factor, self.step_size, multiplier)
+            moved = _movement(self.parameter, parameter, action, residual, factor, self.step_size, multiplier)
         _, _, _, change, largest = _step_by_inverse(solved, parameter, action, 0, 1.0)
         self._check(largest)
         dsyrk(-1.0, change.T, beta=1.0, c=hessian.inverse, lower=1, overwrite_c=1)
@@ -359,7 +355,8 @@ def _compile_kernels() -> None:
             policy.update(np.zeros(_TINY), 0)  # the careful way
             if isinstance(curvature, FrequentDirections):  # and those that so small a problem never takes
                 policy._best_by_blas(policy._estimate(np.eye(_TINY), np.ones(_TINY)), (0.1, 0.5, 1.0))
-                _, factor = _residual_and_factor(policy.parameter, np.ones(_TINY), 0)
+                residual, factor = _residual_and_factor(policy.parameter, np.ones(_TINY), 0)
+                _movement(policy.parameter, policy.parameter, np.ones(_TINY), residual, factor, 1.0, 0.0)
                 inside = np.zeros((n_outcomes, curvature.rank))
                 core = _grown(curvature.core, inside, np.zeros((n_outcomes, 0)), factor)
                 policy._project(curvature.basis, core, 2.0 * policy.parameter)
@@ -513,6 +510,7 @@ def _combine(rows: Array, weights: Array, vector: Array, scale: float) -> Array:
 @_kernel
 def _choose_by_sketch(
     actions: Array,
+    squares: Array,
     value: Array,
     slopes: Array,
     basis: Array,
@@ -528,7 +526,7 @@ def _choose_by_sketch(
     See `choice.choose_pruned`. The number of actions to score doubles from 2.
     """
     n, K = slopes.shape
-    upper, finite = _upper_bounds(actions, value, slopes, beta, total, lam, slack)
+    upper, finite = _upper_bounds(squares, value, slopes, beta, total, lam, slack)
     images = np.zeros((n, K, basis.shape[0]))
     scores, known, batch = np.zeros(n), np.zeros(n, dtype=np.bool_), np.empty(n, dtype=np.intp)
     limit, scored, action, margin = 2, 0, -1, 0.0
@@ -547,6 +545,7 @@ def _choose_by_sketch(
 @_kernel
 def _choose_by_inverse(
     actions: Array,
+    squares: Array,
     value: Array,
     slopes: Array,
     inverse: Array,
@@ -558,7 +557,7 @@ def _choose_by_inverse(
 ) -> tuple[int, float, int, Array]:
     """As `_choose_by_sketch`."""
     n, K = slopes.shape
-    upper, finite = _upper_bounds(actions, value, slopes, beta, total, lam, slack)
+    upper, finite = _upper_bounds(squares, value, slopes, beta, total, lam, slack)
     images = np.empty((n, K, inverse.shape[0]))
     scores, known, batch = np.zeros(n), np.zeros(n, dtype=np.bool_), np.empty(n, dtype=np.intp)
     limit, scored, action, margin = 2, 0, -1, 0.0
@@ -937,6 +936,35 @@ def _finish(
     _, factor_there = _residual_and_factor(parameter, action, 0)
     grown = _grown(core, inside, outside, factor_there)
     return parameter, multiplier, n, inside, outside, residual, factor, grown
+
+
+@_kernel
+def _movement(
+    old: Array,
+    new: Array,
+    action: Array,
+    residual: Array,
+    factor: Array,
+    step_size: float,
+    multiplier: float,
+) -> tuple[float, float]:
+    """See `policies.movement`."""
+    K, d = old.shape
+    logits, hessian = np.zeros(K), 0.0
+    for i in range(K):
+        moved = pull = 0.0
+        for j in range(d):
+            step = new[i, j] - old[i, j]
+            moved += step * action[j]
+            pull += new[i, j] * step
+        logits[i] = moved
+        hessian -= multiplier * pull + step_size * residual[i] * moved
+    for k in range(K):
+        seen = 0.0
+        for i in range(K):
+            seen += factor[i, k] * logits[i]
+        hessian -= step_size * seen * seen
+    return _dot(logits, logits), max(hessian, 0.0)
 
 
 @_kernel
@@ -1519,13 +1547,13 @@ def _estimates(actions: Array, parameter: Array, rewards: Array) -> tuple[Array,
 
 @_kernel
 def _upper_bounds(
-    actions: Array, value: Array, slopes: Array, beta: float, total: float, lam: float, slack: float
+    squares: Array, value: Array, slopes: Array, beta: float, total: float, lam: float, slack: float
 ) -> tuple[Array, bool]:
     """Score with the bonus of A(x) = |x|^2 I / lambda, what roundoff may add, and whether all are finite."""
     n, K = slopes.shape
     upper, checksum = np.empty(n), 0.0
     for a in range(n):
-        square = _dot(actions[a], actions[a]) / lam
+        square = squares[a] / lam
         bonus = math.sqrt(beta * square * _dot(slopes[a], slopes[a]))
         if K > 1:
             bonus += total * beta * square

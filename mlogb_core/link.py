@@ -52,7 +52,7 @@ def outcome_probabilities(logits: ArrayLike) -> Array:
     array([0., 1.])
     """
     logits = as_finite("logits", logits)
-    if logits.shape == (1,):
+    if logits.shape == (1,):  # a policy's every round at K = 1
         small = np.exp(-abs(logits[0]))
         pair = 1.0 / (1.0 + small), small / (1.0 + small)
         return np.array(pair if logits[0] <= 0.0 else pair[::-1])

@@ -17,6 +17,7 @@ from mlogb_core import OptimisticPolicy, RidgeRadius, TheoremRadius, _linalg, eo
 from mlogb_core.curvature import NoCurvature
 from mlogb_core.curvature.low_rank import _shifted_factor
 from mlogb_core.literal import LiteralEOFD, LiteralOFUL
+from mlogb_core.policies import movement
 
 pytest.importorskip("numba", reason="the compiled form is the optional extra [fast]")
 from mlogb_core import compiled  # needs numba
@@ -116,6 +117,19 @@ def assert_bottom_or_none(matrix):
             assert np.linalg.norm(matrix @ vector - value * vector) <= 1e-14 * size
         claimed.append(found is not None)
     return claimed
+
+
+@pytest.mark.parametrize("K", [1, 2, 5])
+def test_the_movement_is_that_of_the_numpy_form(K):
+    rng = np.random.default_rng(K)
+    old, step, action = rng.standard_normal((K, 7)), rng.standard_normal((K, 7)), rng.standard_normal(7)
+    residual, factor = rng.standard_normal(K), 0.1 * rng.standard_normal((K, K))
+    given = (old, old - 0.1 * np.outer(residual, action), action, residual, factor)
+    expected = movement(*given, 0.7, 0.01)
+    assert expected[1] > 0.0
+    assert compiled._movement(*given, 0.7, 0.01) == pytest.approx(expected, rel=1e-12)
+    given = (old, old + step, action, np.zeros(K), factor)
+    assert compiled._movement(*given, 0.7, 0.0)[1] == movement(*given, 0.7, 0.0)[1] == 0.0
 
 
 @pytest.mark.parametrize("n", [*range(1, 14), 40, 77, 129])

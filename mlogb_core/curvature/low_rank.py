@@ -5,9 +5,9 @@ paper's :math:`V\Lambda V^\top` is the case of diagonal C. No eigenbasis is need
 projection use only the products of B with :math:`I \otimes x` and small matrices of order r + K.
 Subclasses differ in what `add` does.
 
-A round reads B six times: for the images of the few actions that pruning leaves, for the fresh
-directions, for their overlap with B, for the step, and twice for the shrink, which also writes it. A
-projection adds two. Everything else is small.
+A round reads B for the images of the few actions that pruning leaves, for the fresh directions, for
+their overlap with B, for the step, and twice for the shrink, which also writes it. A projection adds
+two. Everything else is small.
 """
 
 from __future__ import annotations
