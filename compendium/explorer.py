@@ -243,7 +243,7 @@ def dual_of(matrix: ArrayLike, point: ArrayLike, norm_bound: float) -> Dual:
     Returns
     -------
     Dual
-        With the iterates of `mlogb_core.projection.project_onto_ball`.
+        With the iterates of Newton's method in `mlogb_core.projection.project_onto_ball`.
     """
     matrix, point = np.asarray(matrix, dtype=np.float64), np.asarray(point, dtype=np.float64)
     values, vectors = np.linalg.eigh(matrix) if matrix.ndim == 2 else (matrix, np.eye(len(matrix)))
@@ -254,7 +254,7 @@ def dual_of(matrix: ArrayLike, point: ArrayLike, norm_bound: float) -> Dual:
             iterates.append(multiplier)
         return lambda vector: vector / (values + multiplier)
 
-    _, root = project_onto_ball(resolvent_at, coordinates, values * coordinates, norm_bound)
+    _, root = project_onto_ball(resolvent_at, coordinates, values * coordinates, norm_bound, series=False)
     # A last evaluation that moved nothing beyond roundoff is not counted as a step.
     kept = [nu for nu in iterates[1:-1] if abs(nu - root) > 1e-12 * root]
     return Dual(values, coordinates, norm_bound, (0.0, *kept, root) if root > 0.0 else (0.0,))

@@ -82,21 +82,27 @@ def environment(jobs: int) -> dict[str, Any]:
     """Return what the numbers and the times were computed on."""
     import numpy
     import scipy
-    import scipy.linalg  # loads SciPy's own BLAS, so that it is listed
-    import threadpoolctl
 
-    keys = ("internal_api", "version", "architecture", "threading_layer")
-    pools = [pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
     return {
         "python": platform.python_version(),
         "numpy": numpy.__version__,
         "scipy": scipy.__version__,
-        "blas": [{"library": pool["prefix"], **{key: pool.get(key) for key in keys}} for pool in pools],
+        "blas": blas_pools(),
         "system": f"{platform.system()} {platform.machine()}",
         "cpu": _cpu_model(),
         "threads": THREADS,
         "jobs": jobs,
     }
+
+
+def blas_pools() -> list[dict[str, Any]]:
+    """Return which BLAS libraries are loaded, and with which kernels, that is, what decides last digits."""
+    import scipy.linalg  # noqa: F401  # loads SciPy's own BLAS, so that it is listed
+    import threadpoolctl
+
+    keys = ("internal_api", "version", "architecture", "threading_layer")
+    pools = [pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+    return [{"library": pool["prefix"], **{key: pool.get(key) for key in keys}} for pool in pools]
 
 
 def relative_paths(text: str) -> str:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
+from scipy.linalg.blas import dnrm2
 
 from mlogb_core._linalg import length
 from mlogb_core._validation import Array
@@ -37,7 +38,12 @@ class ResolventFactory(Protocol):
 
 
 def project_onto_ball(
-    resolvent_at: ResolventFactory, point: Array, image: Array, norm_bound: float, start: float = 0.0
+    resolvent_at: ResolventFactory,
+    point: Array,
+    image: Array,
+    norm_bound: float,
+    start: float = 0.0,
+    series: bool = True,
 ) -> tuple[Array, float]:
     r"""Project a point onto the ball of radius S in the norm of :math:`\tilde Z`.
 
@@ -57,6 +63,9 @@ def project_onto_ball(
     start : float
         Where the root search starts if the point lies outside: a multiplier :math:`\ge 0` that is not above
         the root.
+    series : bool
+        Whether powers of a resolvent may take the place of the last factors; without them every iterate
+        is Newton's.
 
     Returns
     -------
@@ -103,7 +112,7 @@ def project_onto_ball(
         step = (norm / norm_bound - 1.0) * norm**2 / slope
         if step <= _ROUNDOFF * multiplier:
             return projected, multiplier
-        near = _by_series(resolvent, projected, derivative, step, norm_bound)
+        near = _by_series(resolvent, projected, derivative, step, norm_bound) if series else None
         if near is not None:
             return near[0], multiplier + near[1]
         multiplier += step
@@ -127,22 +136,23 @@ def _by_series(
     terms do not reach roundoff soon.
     """
     norm = length(point)
-    negligible = 0.1 * _ROUNDOFF * norm
-    powers, term = [point, derivative], step * length(derivative)
-    if not term * (term / norm) ** _MAX_TERMS <= negligible:
+    negligible, size = 0.1 * _ROUNDOFF * norm, step * float(dnrm2(derivative))  # which may overflow
+    if not size * min(size / norm, 1.0) ** _MAX_TERMS <= negligible:
         return None
-    while term > negligible:
-        if len(powers) > _MAX_TERMS:
+    terms = [point, step * derivative]
+    while size > negligible:
+        if len(terms) > _MAX_TERMS:
             return None
-        powers.append(resolvent(powers[-1]))
-        term = step ** (len(powers) - 1) * length(powers[-1])
-    series, slope = np.array(powers), float(point @ derivative) / norm**2
+        terms.append(step * resolvent(terms[-1]))
+        size = length(terms[-1])
+    sums, slope = np.array(terms), float(point @ derivative) / norm**2
+    ratio = 1.0  # of the multiplier's change to the step
     for _ in range(_MAX_TERMS):
-        projected = np.dot([(-step) ** power for power in range(len(powers))], series)
+        projected = np.dot([(-ratio) ** power for power in range(len(terms))], sums)
         norm = length(projected)
         if abs(norm - norm_bound) <= _ROUNDOFF * norm_bound:
-            return projected, step
-        step += (norm / norm_bound - 1.0) / slope
+            return projected, ratio * step
+        ratio += (norm / norm_bound - 1.0) / (slope * step)
     return None
 
 
