@@ -144,7 +144,7 @@ def _by_series(
         if len(terms) > _MAX_TERMS:
             return None
         terms.append(step * resolvent(terms[-1]))
-        size = length(terms[-1])
+        size = float(dnrm2(terms[-1]))
     sums, slope = np.array(terms), float(point @ derivative) / norm**2
     ratio = 1.0  # of the multiplier's change to the step
     for _ in range(_MAX_TERMS):
