@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import svd
 from scipy.optimize import brentq
 
 from mlogb_core._validation import Array
@@ -363,9 +364,20 @@ def _hessian_columns(link_jacobian: Array, action: Array) -> Array:
 
 def _spectral_form(V: Array, Lambda: Array, columns: Array) -> tuple[Array, Array]:
     """Eigenvalues, decreasing, and eigenvectors of V Lambda V' + columns columns', by an SVD."""
-    stacked = np.hstack((V * np.sqrt(Lambda), columns)).T
-    _, sigma, Vt = np.linalg.svd(stacked, full_matrices=False)
+    sigma, Vt = _singular(np.hstack((V * np.sqrt(Lambda), columns)).T)
     return sigma**2, Vt.T
+
+
+def _singular(matrix: Array) -> tuple[Array, Array]:
+    """Singular values and right vectors; where divide and conquer does not converge, by QR iteration.
+
+    That was seen with one of OpenBLAS' kernels, on a finite sketch with tiny singular values.
+    """
+    try:
+        _, sigma, Vt = np.linalg.svd(matrix, full_matrices=False)
+    except np.linalg.LinAlgError:
+        _, sigma, Vt = svd(matrix, full_matrices=False, lapack_driver="gesvd")
+    return sigma, Vt
 
 
 def _dual_root(f: Callable[[float], float], norm_bound: float, length: float, largest: float) -> float:

@@ -173,3 +173,23 @@ def test_repeated_and_zero_actions(kind):
         fast.update(arms[played], outcome)
         literal.update(arms[played], outcome)
         np.testing.assert_allclose(fast.parameter, literal.parameter, rtol=0, atol=CLOSE)
+
+
+def test_the_oracle_survives_an_svd_that_does_not_converge(monkeypatch):
+    """Seen on a finite sketch of rank 204 with one of OpenBLAS' kernels and one thread."""
+    plays = [LiteralEOFD(5, [0.5, 1.0], sketch_size=4, radius=RidgeRadius(1e-2), **ACTIVE) for _ in range(2)]
+    svd, failed = np.linalg.svd, []
+
+    def stubborn(matrix, **options):
+        failed.append(matrix.shape)
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+    for x in candidates(np.random.default_rng(1), 5):
+        monkeypatch.setattr(np.linalg, "svd", svd)
+        plays[0].update(x, 1)
+        monkeypatch.setattr(np.linalg, "svd", stubborn)
+        plays[1].update(x, 1)
+    assert set(failed) == {(6, 10)}
+    np.testing.assert_allclose(plays[1].parameter, plays[0].parameter, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(plays[1].sketch.values, plays[0].sketch.values, rtol=0, atol=1e-13)
+    assert plays[1].shrinkage == pytest.approx(plays[0].shrinkage, rel=1e-13)
