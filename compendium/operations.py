@@ -4,9 +4,7 @@ r"""Floating-point operations of a round: counted while it runs, and derived fro
 operations that its shapes imply, so that the counts have no noise and no machine in them. A multiplication
 and an addition are two operations. Factorisations have the textbook's leading terms. Not counted is
 what works entry by entry (sums, exponentials, ``einsum``, ``vecdot``, Kronecker products, copies) and the
-eigenvalues of Lanczos' tridiagonal matrices, of order about ten; nor can compiled kernels be. The outer
-products into which `gram` and `symmetric_product` turn at K = 1 are entered as the products with an
-inner dimension of 1 that they are on paper, so that one formula holds for every K.
+eigenvalues of Lanczos' tridiagonal matrices, of order about ten; nor can compiled kernels be.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from unittest.mock import patch
 import numpy as np
 
 from mlogb_core import ConstantRadius, OptimisticPolicy, _linalg, eofd
-from mlogb_core.curvature import FrequentDirections, dense, frequent_directions, low_rank
+from mlogb_core.curvature import FrequentDirections, dense
 
 Cost = Callable[..., float]
 
@@ -84,10 +82,6 @@ _DENSE: dict[str, Cost] = {
     "dsymv": lambda _, a, x, **__: 2 * len(a) * len(x),
     "dsyrk": lambda _, a, **__: len(a) * (len(a) + 1) * a.shape[1],
 }
-_GROWN: dict[str, Cost] = {"gram": lambda rows: 2.0 * rows.size**2 if len(rows) == 1 else 0.0}
-_SHRUNK: dict[str, Cost] = {
-    "symmetric_product": lambda left, right: 2.0 * len(left) * len(right) if left.shape[1] == 1 else 0.0
-}
 _NUMPY: dict[str, Cost] = {
     "svd": _SVD,
     "eigh": _EIGEN,
@@ -98,8 +92,6 @@ _NUMPY: dict[str, Cost] = {
 _WATCHED: dict[Any, dict[str, Cost]] = {
     _linalg: _BLAS,
     dense: _DENSE,
-    low_rank: _GROWN,
-    frequent_directions: _SHRUNK,
     np.linalg: _NUMPY,
 }
 _COUNTING: list[Operations] = []
@@ -188,6 +180,7 @@ def eofd_flops(
     newton: float = 0,
     solves: float = 0,
     corrected: bool = False,
+    tracked: bool = False,
 ) -> tuple[float, float]:
     """Operations of EOFD's `select` and `update` with a full sketch.
 
@@ -202,6 +195,8 @@ def eofd_flops(
         the step is not projected. `projection_counts` reads both off a counted update.
     corrected : bool
         Whether the fresh directions are made orthonormal once more.
+    tracked : bool
+        Whether the coordinates of the parameter in the basis are known, from a projection before.
     """
     N, g = K * d, m + K
     h = g + 1  # of the projection, with the length outside the frame
@@ -209,8 +204,12 @@ def eofd_flops(
     frame = 4 * K * N * m + 2 * K * m**2 + 6 * K**2 * m
     frame += 2 * K * N * (m + 2 * K) if corrected else 0
     step = 2 * N * g + newton * h**3 / 3 + solves * 2 * h**2
-    step += 4 * N * g + m**2 + 2 * (K + 1) * h**2 if newton else 0
-    core = 4 / 3 * g**3 + 6 * K * g**2 + 2 * K * m**2
+    step += m**2 + 2 * (K + 1) * h**2 if newton else 0
+    if tracked:  # in the fresh directions they are computed, in the others they are reflected
+        step += 2 * (K + 1) * N + 4 * K * g
+    elif newton:
+        step += 4 * N * g
+    core = 4 / 3 * g**3 + 6 * K * g**2 + max(2 * K, 4) * m**2
     return select, frame + step + core + 2 * K * N * (g + m)
 
 

@@ -108,17 +108,23 @@ def smallest_eigenpairs(matrix: Array, count: int) -> tuple[Array, Array]:
 
 def gram(rows: Array) -> Array:
     """`rows.T @ rows`, symmetric to the bit."""
-    return rows.T * rows if len(rows) == 1 else np.asarray(rows.T @ rows)
+    return np.asarray(np.dot(rows.T, rows))
+
+
+def products_with_themselves(stack: Array) -> Array:
+    """`rows @ rows.T` for each (K, r) array `rows` of an (n, K, r) array."""
+    if stack.shape[1] == 1:
+        return np.asarray(np.vecdot(stack, stack)[:, :, None])
+    return np.asarray(stack @ stack.transpose(0, 2, 1))
 
 
 def symmetric_product(left: Array, right: Array) -> Array:
     """`left @ right.T + right @ left.T`, symmetric to the bit."""
-    if left.shape[1] == 1:
-        product = left * right.T
-        product += right * left.T
-        return product
-    product = left @ right.T
-    return np.asarray(product + product.T)
+    product = np.dot(left, right.T)
+    if left.shape[1] > 1:
+        return np.asarray(product + product.T)
+    product += np.dot(right, left.T)  # which takes less time than to read an array across its rows
+    return np.asarray(product)
 
 
 def orthonormal_rows(rows: Array, threshold: float) -> tuple[Array, Array]:

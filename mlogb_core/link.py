@@ -51,11 +51,13 @@ def outcome_probabilities(logits: ArrayLike) -> Array:
     >>> outcome_probabilities([1000.0])
     array([0., 1.])
     """
+    if type(logits) is np.ndarray and logits.shape == (1,) and logits.dtype == np.float64:
+        logit = float(logits[0])  # a policy's every round at K = 1
+        if math.isfinite(logit):
+            small = float(np.exp(-abs(logit)))
+            pair = 1.0 / (1.0 + small), small / (1.0 + small)
+            return np.array(pair if logit <= 0.0 else pair[::-1])
     logits = as_finite("logits", logits)
-    if logits.shape == (1,):  # a policy's every round at K = 1
-        small = np.exp(-abs(logits[0]))
-        pair = 1.0 / (1.0 + small), small / (1.0 + small)
-        return np.array(pair if logits[0] <= 0.0 else pair[::-1])
     if logits.ndim < 1 or logits.shape[-1] < 1:
         raise ValueError(f"logits must have shape (..., K) with K >= 1, got {logits.shape}")
     weights = np.zeros((*logits.shape[:-1], logits.shape[-1] + 1))

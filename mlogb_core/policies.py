@@ -358,7 +358,7 @@ class OptimisticPolicy:
 
     def _estimate(self, actions: Array, squares: Array) -> _Estimate:
         """Scores without the bonus, and what the bonus depends on besides A(x)."""
-        logits = actions @ self.parameter.T
+        logits = np.dot(actions, self.parameter.T)
         if self.curvature.n_outcomes == 1:
             return _Estimate(actions, squares, logits[:, 0], logits)
         probabilities = outcome_probabilities(logits)
@@ -386,13 +386,13 @@ class OptimisticPolicy:
         beta = self.beta
         if beta == 0.0:
             return choose(estimate.value, self.tie_tolerance), 0, None
-        images: dict[int, Array] = {}
+        seen: list[tuple[list[int], Array]] = []
 
         def score(index: NDArray[np.intp]) -> Array:
             part = estimate.actions.take(index, 0)
             image = self.curvature.images(part)
-            images.update(zip(index.tolist(), image, strict=True))
-            blocks = self.curvature.inverse_blocks(part, image)
+            seen.append((index.tolist(), image))
+            blocks = self.curvature.inverse_blocks(part, image, estimate.squares.take(index))
             return estimate.value.take(index) + self._bonus(beta, estimate.slopes.take(index, 0), blocks)
 
         n, first = len(estimate.value), self._batch_size()
@@ -402,7 +402,8 @@ class OptimisticPolicy:
             upper = estimate.value + self._largest_bonus(beta, estimate)
             choice, scored = choose_pruned(estimate.value, upper, score, self.tie_tolerance, first)
         played = choice.action
-        return choice, scored, _Selected(estimate.actions[played].copy(), images[played].copy())
+        image = next(image[index.index(played)] for index, image in seen if played in index)
+        return choice, scored, _Selected(estimate.actions[played].copy(), image.copy())
 
     def _batch_size(self) -> int:
         """How many actions are scored at first: two, or as many as take no time."""
@@ -414,7 +415,7 @@ class OptimisticPolicy:
 
     def _learn(self, action: Array, outcome: int) -> tuple[Array, tuple[float, float]]:
         """The new parameter and its movement; the curvature has the new Hessian when this returns."""
-        probabilities = outcome_probabilities(self.parameter @ action)
+        probabilities = outcome_probabilities(np.dot(self.parameter, action))
         residual, factor = loss_residual(probabilities, outcome), jacobian_factor(probabilities)
         frame = self.curvature.frame(action, self._image_of(action))
         parameter, multiplier = self.curvature.newton_step(
@@ -423,7 +424,7 @@ class OptimisticPolicy:
         moved = 0.0, 0.0
         if self.radius.needs_movement:
             moved = movement(self.parameter, parameter, action, residual, factor, self.step_size, multiplier)
-        self.curvature.add(frame, jacobian_factor(outcome_probabilities(parameter @ action)))
+        self.curvature.add(frame, jacobian_factor(outcome_probabilities(np.dot(parameter, action))))
         return parameter, moved
 
     def _image_of(self, action: Array) -> Array | None:
@@ -471,11 +472,11 @@ def movement(
     needed. The three terms cancel if :math:`W'` is very far outside the ball.
     """
     step = new - old
-    logits = step @ action
-    seen = factor.T @ logits
+    logits = np.dot(step, action)
+    seen = np.dot(factor.T, logits)
     pull = multiplier * float(np.vdot(new, step))
-    hessian = -step_size * float(residual @ logits) - pull - step_size * float(seen @ seen)
-    return float(logits @ logits), max(hessian, 0.0)
+    hessian = -step_size * float(np.dot(residual, logits)) - pull - step_size * float(np.dot(seen, seen))
+    return float(np.dot(logits, logits)), max(hessian, 0.0)
 
 
 class RandomPolicy:

@@ -8,6 +8,7 @@ in a Krylov space of its inverse, the full matrix.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Protocol
 
@@ -145,14 +146,23 @@ def _by_series(
             return None
         terms.append(step * resolvent(terms[-1]))
         size = float(dnrm2(terms[-1]))
-    sums, slope = np.array(terms), float(point @ derivative) / norm**2
-    ratio = 1.0  # of the multiplier's change to the step
+    sums = np.array(terms)
+    products = np.dot(sums, sums.T).tolist()
+    # The squared length is a polynomial in the multiplier's change, in units of -step.
+    squares = [0.0] * (2 * len(terms) - 1)
+    for i, row in enumerate(products):
+        for j, product in enumerate(row):
+            squares[i + j] += product
+    slope = products[0][1] / norm**2
+    ratio = 1.0
     for _ in range(_MAX_TERMS):
-        projected = np.dot([(-ratio) ** power for power in range(len(terms))], sums)
-        norm = length(projected)
-        if abs(norm - norm_bound) <= _ROUNDOFF * norm_bound:
-            return projected, ratio * step
-        ratio += (norm / norm_bound - 1.0) / (slope * step)
+        square = 0.0
+        for coefficient in reversed(squares):
+            square = coefficient - ratio * square
+        error = math.sqrt(max(square, 0.0)) / norm_bound - 1.0
+        if abs(error) <= _ROUNDOFF:
+            return np.dot([(-ratio) ** power for power in range(len(terms))], sums), ratio * step
+        ratio += error / slope
     return None
 
 

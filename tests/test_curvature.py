@@ -15,13 +15,20 @@ from helpers import (
     dense_blocks,
     dense_newton_step,
     link_jacobian,
+    random_rounds,
     softmax,
 )
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mlogb_core import _linalg
-from mlogb_core.curvature import DenseCurvature, FrequentDirections, NoCurvature, frequent_directions
+from mlogb_core import OptimisticPolicy, RidgeRadius, _linalg, eofd
+from mlogb_core.curvature import (
+    DenseCurvature,
+    FrequentDirections,
+    NoCurvature,
+    frequent_directions,
+    low_rank,
+)
 from mlogb_core.link import jacobian_factor, outcome_probabilities
 from mlogb_core.policies import movement
 
@@ -313,6 +320,120 @@ def test_a_failed_shrink_leaves_the_sketch_as_it_was(monkeypatch):
             with pytest.raises(np.linalg.LinAlgError):
                 feed(sketch, pairs[8:])
         assert_same_state(before, sketch.state_dict())
+
+
+TRACKED_CASES = [(1, 9, 4, 1), (2, 6, 5, 1), (3, 4, 7, 1), (2, 6, 4, 3), (1, 5, 9, 1)]
+
+
+def projecting_policy(K, d, m, buffer):
+    settings = {"regularization": 0.5, "step_size": 3.0, "norm_bound": 0.7, "radius": RidgeRadius(0.05)}
+    return eofd(d, np.arange(1, K + 1) / K, sketch_size=m, buffer=buffer, **settings)
+
+
+def distance_from_products(policy):
+    located = policy.curvature._located
+    assert located.parameter == policy.parameter.tobytes()
+    return np.abs(policy.curvature.basis @ policy.parameter.reshape(-1) - located.coordinates).max()
+
+
+@pytest.mark.parametrize(("K", "d", "m", "buffer"), TRACKED_CASES)
+def test_coordinates_that_are_tracked_are_those_of_the_parameter(K, d, m, buffer, monkeypatch):
+    tracked, plain = (projecting_policy(K, d, m, buffer) for _ in range(2))
+    rng, projected, apart = np.random.default_rng(K + d), 0, 0.0
+    for number in range(600):
+        actions = rng.standard_normal((6, d)) * (number % 50 > 0)  # now and then nothing is learned
+        monkeypatch.setattr(low_rank, "_TRACKED", 0)
+        chosen = tracked.select(actions)
+        # Some outcomes that draw the parameter back, so that some steps end inside the ball.
+        outcome = (
+            int(rng.integers(K + 1))
+            if number % 7
+            else int(np.argmax(tracked.parameter @ actions[chosen])) + 1
+        )
+        tracked.update(actions[chosen], outcome)
+        monkeypatch.setattr(low_rank, "_TRACKED", np.inf)
+        assert chosen == plain.select(actions)
+        plain.update(actions[chosen], outcome)
+        assert plain.curvature._located is None
+        projected += np.linalg.norm(plain.parameter) > 0.7 * (1 - 1e-12)
+        np.testing.assert_allclose(tracked.parameter, plain.parameter, rtol=0, atol=1e-13)
+        if tracked.curvature._located is not None:
+            apart = max(apart, distance_from_products(tracked))
+    assert 20 < projected < 600
+    assert apart < 2e-14  # as near as products are: the error of one round does not stay
+
+
+@pytest.mark.parametrize("change", ["in place", "by assignment", "another frame", "as it was"])
+def test_only_the_coordinates_of_the_same_parameter_are_taken(change, monkeypatch):
+    monkeypatch.setattr(low_rank, "_TRACKED", 0)
+    policy = projecting_policy(2, 6, 5, 1)
+    random_rounds(policy, 40, seed=3)
+    sketch, x, W = policy.curvature, np.full(6, 0.5), policy.parameter
+    assert sketch._located is not None
+    step = np.array([0.4, -0.7]), np.eye(2) / 3, 3.0, 0.7
+    if change == "in place":
+        W[0] *= -1.0
+    elif change == "by assignment":
+        W = policy.parameter = W[::-1].copy()
+    elif change == "another frame":
+        frame = sketch.frame(x)
+        W = sketch.newton_step(sketch.frame(-x), W, *step).parameter
+        sketch.add(frame, np.eye(2))
+        assert sketch._located is None
+    fresh = FrequentDirections.from_state(
+        {k: v for k, v in sketch.state_dict().items() if not k.startswith("located")}
+    )
+    ours, theirs = (s.newton_step(s.frame(x), W, *step) for s in (sketch, fresh))
+    np.testing.assert_allclose(ours.parameter, theirs.parameter, rtol=0, atol=1e-14)
+    assert (sketch._inside(sketch.frame(x), W) is None) == (change != "as it was")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"located.parameter": None}, "state has no entry 'located.parameter'"),
+        ({"located.coordinates": None}, "state has no entry 'located.coordinates'"),
+        ({"located.coordinates": np.ones(4)}, r"must have shapes \(12,\) and \(5,\), got \(12,\) and \(4,\)"),
+        ({"located.coordinates": np.ones(5)}, "located.coordinates must be the products of basis"),
+        ({"located.parameter": np.full(12, np.nan)}, "located.parameter must be finite"),
+    ],
+)
+def test_a_state_with_other_coordinates_is_rejected(change, message, monkeypatch):
+    monkeypatch.setattr(low_rank, "_TRACKED", 0)
+    policy = projecting_policy(2, 6, 5, 1)
+    random_rounds(policy, 40, seed=3)
+    state = policy.curvature.state_dict()
+    assert_same_state(state, FrequentDirections.from_state(state).state_dict())
+    state = {k: v for k, v in (state | change).items() if v is not None}
+    with pytest.raises(ValueError, match=message):
+        FrequentDirections.from_state(state)
+
+
+def test_a_tracking_policy_goes_on_from_its_state_to_the_byte(monkeypatch):
+    monkeypatch.setattr(low_rank, "_TRACKED", 0)
+    policy = projecting_policy(2, 6, 5, 1)
+    random_rounds(policy, 40, seed=3)
+    twin = OptimisticPolicy.from_state(policy.state_dict())
+    assert twin.curvature._located is not None
+    random_rounds(policy, 40, seed=4)
+    random_rounds(twin, 40, seed=4)
+    assert_same_state(policy.state_dict(), twin.state_dict())
+
+
+def test_a_failed_round_keeps_the_coordinates(monkeypatch):
+    monkeypatch.setattr(low_rank, "_TRACKED", 0)
+    policy = projecting_policy(2, 6, 5, 1)
+    random_rounds(policy, 40, seed=3)
+    before = policy.state_dict()
+
+    def fail(*args, **kwargs):
+        raise np.linalg.LinAlgError("did not converge")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(frequent_directions, "_reflected", fail)
+        with pytest.raises(ArithmeticError, match="round 41"):
+            policy.update(np.full(6, 0.5), 1)
+    assert_same_state(before, policy.state_dict())
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from mlogb_core._linalg import add_to_diagonal, cholesky, invert_triangle, solve
 from mlogb_core._validation import Array
 
 Frame = TypeVar("Frame")
+_EPS = float(np.finfo(np.float64).eps)
 
 
 class Step(NamedTuple):
@@ -69,8 +70,13 @@ class Curvature(Protocol[Frame]):
     def images(self, actions: Array) -> Array:
         r"""Products of the representation with :math:`I \otimes x`, (n, K, .), for (n, d) actions."""
 
-    def inverse_blocks(self, actions: Array, images: Array | None = None) -> Array:
-        r"""The (n, K, K) blocks :math:`A(x) = (I \otimes x)^\top Z^{-1} (I \otimes x)`."""
+    def inverse_blocks(
+        self, actions: Array, images: Array | None = None, squares: Array | None = None
+    ) -> Array:
+        r"""The (n, K, K) blocks :math:`A(x) = (I \otimes x)^\top Z^{-1} (I \otimes x)`.
+
+        Images and squared lengths of the actions are computed unless they are given.
+        """
 
     def frame(self, action: Array, image: Array | None = None) -> Frame:
         """What `newton_step` and `add` need to know about one action, from its image if given."""
@@ -200,7 +206,7 @@ def check_regularization(regularization: float, largest: float) -> None:
     ArithmeticError
         If :math:`\lambda` is below the machine epsilon times that eigenvalue, or the latter overflows.
     """
-    roundoff = float(np.finfo(np.float64).eps) * largest
+    roundoff = _EPS * largest
     if not math.isfinite(largest):
         raise ArithmeticError(f"the curvature overflows: its largest eigenvalue is about {largest}")
     if regularization < roundoff:

@@ -87,8 +87,13 @@ class DenseCurvature:
                 products[:, i, j] = actions @ blocks[:, i, :, j]
         return products.reshape(n, K, K * d)
 
-    def inverse_blocks(self, actions: Array, images: Array | None = None) -> Array:
-        r"""The (n, K, K) blocks :math:`A(x) = (I \otimes x)^\top H^{-1} (I \otimes x)`."""
+    def inverse_blocks(
+        self, actions: Array, images: Array | None = None, squares: Array | None = None
+    ) -> Array:
+        r"""The (n, K, K) blocks :math:`A(x) = (I \otimes x)^\top H^{-1} (I \otimes x)`.
+
+        They do not depend on the squared lengths of the actions.
+        """
         n, K, d = actions.shape[0], self.n_outcomes, self.n_features
         solved = self.images(actions) if images is None else images
         blocks = (solved.reshape(n, K * K, d) @ actions[:, :, None]).reshape(n, K, K)

@@ -16,6 +16,7 @@ import numpy as np
 from mlogb_core._linalg import (
     add_product,
     add_to_diagonal,
+    length,
     polar,
     row_products,
     smallest_eigenpairs,
@@ -23,7 +24,10 @@ from mlogb_core._linalg import (
 )
 from mlogb_core._validation import Array, as_finite, as_integer, as_non_negative, take
 from mlogb_core.curvature.base import check_regularization
-from mlogb_core.curvature.low_rank import LowRankCurvature, LowRankFrame
+from mlogb_core.curvature.low_rank import Located, LowRankCurvature, LowRankFrame
+
+# Coordinates that were kept track of agree with products to far more digits.
+_SAME = 1e-8
 
 
 class FrequentDirections(LowRankCurvature):
@@ -89,8 +93,9 @@ class FrequentDirections(LowRankCurvature):
         size = len(core)
         check_regularization(self.regularization, float(np.maximum.reduce(core.diagonal(), initial=0.0)))
         rows = self._joint_rows(frame)
+        located = self._located_in(frame)
         if size <= self.rank_bound:
-            self._hold(core)
+            self._hold(core, located)
             return
         values, weakest = smallest_eigenpairs(core, size - self.sketch_size)
         reflector, inverse = _block_reflector(weakest, self.sketch_size)
@@ -99,12 +104,18 @@ class FrequentDirections(LowRankCurvature):
         discarded = max(float(values[-1]), 0.0)
         add_to_diagonal(core, -discarded)
         self._deflate(rows, reflector, scaled)
-        self._hold(core)
+        if located is not None:
+            located = located._replace(coordinates=self._deflated(located.coordinates, reflector, scaled))
+        self._hold(core, located)
         self.shrinkage += discarded
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on from here, as arrays and numbers."""
-        return super().state_dict() | {"sketch_size": self.sketch_size, "buffer": self.buffer}
+        state = super().state_dict() | {"sketch_size": self.sketch_size, "buffer": self.buffer}
+        if self._located is not None:
+            state["located.parameter"] = np.frombuffer(self._located.parameter)
+            state["located.coordinates"] = self._located.coordinates.copy()
+        return state
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> FrequentDirections:
@@ -119,19 +130,44 @@ class FrequentDirections(LowRankCurvature):
                 f"got {basis.shape} and {core.shape}"
             )
         sketch._rows[:rank] = basis
-        sketch._hold(core.copy())
+        sketch._hold(core.copy(), _located_from(state, basis))
         sketch.shrinkage = as_non_negative("shrinkage", take(state, "shrinkage"))
         return sketch
 
-    def _hold(self, core: Array) -> None:
+    def _hold(self, core: Array, located: Located | None = None) -> None:
         self.core = core
         self.basis = self._rows[: len(core)]
-        self._ridge = None
+        self._ridge = self._moved = None
+        self._located = located
 
     def _deflate(self, rows: Array, reflector: Array, scaled: Array) -> None:
         """Apply the reflector to the basis, in place, as far as its first m rows."""
         kept = self.sketch_size
         add_product(rows[:kept], scaled[:kept], row_products(reflector.T, rows), scale=-1.0)
+
+    def _deflated(self, coordinates: Array, reflector: Array, scaled: Array) -> Array:
+        """Coordinates in the reflected basis."""
+        kept = self.sketch_size
+        return np.asarray(coordinates[:kept] - np.dot(scaled[:kept], np.dot(reflector.T, coordinates)))
+
+    def _located_in(self, frame: LowRankFrame) -> Located | None:
+        """The parameter in the frame's joint basis, if the last step was taken in that frame."""
+        return self._moved[1] if self._moved is not None and self._moved[0] is frame else None
+
+
+def _located_from(state: Mapping[str, Any], basis: Array) -> Located | None:
+    names = "located.parameter", "located.coordinates"
+    if not any(name in state for name in names):
+        return None
+    parameter, coordinates = (as_finite(name, take(state, name)) for name in names)
+    if parameter.shape != basis.shape[1:] or coordinates.shape != basis.shape[:1]:
+        raise ValueError(
+            f"{' and '.join(names)} must have shapes {basis.shape[1:]} and {basis.shape[:1]}, "
+            f"got {parameter.shape} and {coordinates.shape}"
+        )
+    if not length(basis @ parameter - coordinates) <= _SAME * length(parameter):
+        raise ValueError(f"{names[1]} must be the products of basis with {names[0]}")
+    return Located(parameter.tobytes(), coordinates.copy())
 
 
 def _block_reflector(removed: Array, kept: int) -> tuple[Array, Array]:

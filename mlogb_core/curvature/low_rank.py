@@ -7,7 +7,7 @@ Subclasses differ in what `add` does.
 
 A round reads B for the images of the few actions that pruning leaves, for the fresh directions, for
 their overlap with B, for the step, and twice for the shrink, which also writes it. A projection adds
-two. Everything else is small.
+two, one that follows another none: where the parameter is in B is then known. Everything else is small.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from mlogb_core._linalg import (
     length,
     orthonormal_rows,
     orthonormalised,
+    products_with_themselves,
     row_products,
     whiten,
 )
@@ -42,6 +43,8 @@ _WELL_OUTSIDE = 0.1
 _OVERLAP = 4.0 * float(np.finfo(np.float64).eps)
 # Squares of shorter actions lose digits to underflow.
 _SMALLEST_SQUARE = 1e-250
+# With this many numbers in the basis, two products with it take longer than to keep track of the parameter.
+_TRACKED = 200_000
 
 
 class LowRankFrame(NamedTuple):
@@ -49,28 +52,38 @@ class LowRankFrame(NamedTuple):
 
     Attributes
     ----------
-    inside : (K, r) array
-        G, the coordinates in the rows of B.
+    coordinates : (K, r + k) array
+        G beside T: the coordinates in the joint basis.
     fresh : (k, Kd) array
         E, orthonormal rows orthogonal to those of B, k <= K.
-    outside : (K, k) array
-        T, the coordinates in the rows of E.
-    solved : (K, r) array
-        :math:`G(\lambda I + C)^{-1}`.
+    solved : (K, r + k) array
+        :math:`(I \otimes x)^\top Z^{-1}` in the joint basis: :math:`G(\lambda I + C)^{-1}` beside
+        :math:`T/\lambda`.
     block : (K, K) array
         :math:`A(x) = G(\lambda I + C)^{-1}G^\top + TT^\top/\lambda`.
     """
 
-    inside: Array
+    coordinates: Array
     fresh: Array
-    outside: Array
     solved: Array
     block: Array
 
     @property
-    def coordinates(self) -> Array:
-        """G beside T: the coordinates in the joint basis, (K, r + k)."""
-        return np.concatenate((self.inside, self.outside), axis=1)
+    def inside(self) -> Array:
+        """G, the coordinates in the rows of B, (K, r)."""
+        return self.coordinates[:, : self.coordinates.shape[1] - len(self.fresh)]
+
+    @property
+    def outside(self) -> Array:
+        """T, the coordinates in the rows of E, (K, k)."""
+        return self.coordinates[:, self.coordinates.shape[1] - len(self.fresh) :]
+
+
+class Located(NamedTuple):
+    """A parameter, told by its bytes, and its coordinates in orthonormal rows."""
+
+    parameter: bytes
+    coordinates: Array
 
 
 class LowRankCurvature:
@@ -104,6 +117,8 @@ class LowRankCurvature:
         self.shrinkage = 0.0
         self.rank_bound = 0
         self._ridge: Array | None = None
+        self._located: Located | None = None  # the parameter in the basis
+        self._moved: tuple[LowRankFrame, Located] | None = None  # a projection, in its frame's joint basis
 
     @property
     def rank(self) -> int:
@@ -139,7 +154,9 @@ class LowRankCurvature:
             else np.ascontiguousarray(products.reshape(n, r, K).transpose(0, 2, 1))
         )
 
-    def inverse_blocks(self, actions: Array, images: Array | None = None) -> Array:
+    def inverse_blocks(
+        self, actions: Array, images: Array | None = None, squares: Array | None = None
+    ) -> Array:
         r"""The K x K matrices A(x) of many actions at once.
 
         .. math:: A(x) = (I \otimes x)^\top Z^{-1} (I \otimes x)
@@ -153,6 +170,8 @@ class LowRankCurvature:
             The actions.
         images : (n, K, r) array, optional
             Their images, if they are known.
+        squares : (n,) array, optional
+            Their squared lengths, if they are known.
 
         Returns
         -------
@@ -165,14 +184,14 @@ class LowRankCurvature:
         """
         n, K = actions.shape[0], self.n_outcomes
         inside = self.images(actions) if images is None else images
-        blocks = inside @ inside.transpose(0, 2, 1)
-        np.negative(blocks, out=blocks)
-        blocks.reshape(n, K * K)[:, :: K + 1] += squared_lengths(actions)[:, None]
+        blocks = -products_with_themselves(inside)
+        squares = squared_lengths(actions) if squares is None else squares
+        blocks.reshape(n, K * K)[:, :: K + 1] += squares[:, None]
         blocks /= self.regularization
         if self.rank:
-            whitened = whiten(self._ridge_factor(), inside.reshape(n * K, self.rank)).reshape(inside.shape)
-            blocks += whitened @ whitened.transpose(0, 2, 1)
-        return np.asarray(blocks)
+            whitened = whiten(self._ridge_factor(), inside.reshape(n * K, self.rank))
+            blocks += products_with_themselves(whitened.reshape(inside.shape))
+        return blocks
 
     def frame(self, action: Array, image: Array | None = None) -> LowRankFrame:
         r"""Coordinates of :math:`I \otimes x` in B and in fresh directions orthogonal to it.
@@ -190,14 +209,15 @@ class LowRankCurvature:
         """
         inside = self.images(action[None])[0] if image is None else image
         inside, fresh, outside = self._split(action, inside)
+        coordinates = np.concatenate((inside, outside), axis=1)
+        solved = coordinates / self.regularization
         block = np.dot(outside, outside.T)
         block /= self.regularization
-        if not self.rank:
-            return LowRankFrame(inside, fresh, outside, inside, block)
-        whitened = whiten(self._ridge_factor(), inside)
-        solved = whiten(self._ridge_factor(), whitened, transposed=True)
-        block += np.dot(whitened, whitened.T)
-        return LowRankFrame(inside, fresh, outside, solved, block)
+        if self.rank:
+            whitened = whiten(self._ridge_factor(), inside)
+            solved[:, : self.rank] = whiten(self._ridge_factor(), whitened, transposed=True)
+            block += np.dot(whitened, whitened.T)
+        return LowRankFrame(coordinates, fresh, solved, block)
 
     def newton_step(
         self,
@@ -222,22 +242,32 @@ class LowRankCurvature:
         """
         weights = step_weights(frame.block, residual, factor, step_size)
         weights *= -step_size
-        rows = self._joint_rows(frame)
-        point = np.dot(np.dot(weights, self._solved(frame)), rows)
-        point += parameter.reshape(-1)
-        if length(point) <= norm_bound:
-            return Step(point.reshape(parameter.shape), 0.0)
+        rows, change = self._joint_rows(frame), np.dot(weights, frame.solved)
+        point, inside = parameter.reshape(-1), self._inside(frame, parameter)
+        if inside is None:
+            point = point + np.dot(change, rows)
+            if length(point) <= norm_bound:
+                return Step(point.reshape(parameter.shape), 0.0)
+            inside = np.dot(rows, point)
+            local = _with_length_outside(inside, point)
+        else:
+            local = _with_length_outside(inside, point)
+            local[:-1] += change
+            if length(local) <= norm_bound:
+                return self._step_to(point + np.dot(change, rows), 0.0, frame, local[:-1])
 
-        local, scaled = _coordinates(rows, point), math.sqrt(step_size) * factor
-        matrix, start = self._joint(frame, scaled), self._start(local, norm_bound)
+        matrix = self._joint(frame, math.sqrt(step_size) * factor)
         projected, multiplier = project_onto_ball(
-            lambda nu: _resolvent(matrix, nu), local, np.dot(matrix, local), norm_bound, start
+            lambda nu: _resolvent(matrix, nu),
+            local,
+            np.dot(matrix, local),
+            norm_bound,
+            self._start(local, norm_bound),
         )
         scale = self.regularization / (self.regularization + multiplier)
-        projected -= scale * local
-        point *= scale
-        point += np.dot(projected[:-1], rows)
-        return Step(point.reshape(parameter.shape), multiplier)
+        new = np.dot(projected[:-1] - scale * inside, rows)
+        new += scale * point
+        return self._step_to(new, multiplier, frame, projected[:-1])
 
     def dense(self) -> Array:
         """Z as a (Kd, Kd) matrix, for checks and small problems."""
@@ -254,6 +284,19 @@ class LowRankCurvature:
             "core": self.core.copy(),
             "shrinkage": self.shrinkage,
         }
+
+    def _step_to(self, point: Array, multiplier: float, frame: LowRankFrame, coordinates: Array) -> Step:
+        """The step to a point of known coordinates in the joint basis, which `add` needs to keep track."""
+        if self._rows.size >= _TRACKED:
+            self._moved = frame, Located(point.tobytes(), coordinates)
+        return Step(point.reshape(self.n_outcomes, self.n_features), multiplier)
+
+    def _inside(self, frame: LowRankFrame, parameter: Array) -> Array | None:
+        """Coordinates of a parameter in the joint basis, if those in B are known."""
+        located = self._located
+        if located is None or located.parameter != parameter.tobytes():
+            return None
+        return np.concatenate((located.coordinates, np.dot(frame.fresh, parameter.reshape(-1))))
 
     def _split(self, action: Array, inside: Array) -> tuple[Array, Array, Array]:
         """G, E and T with the rows of E orthonormal and orthogonal to those of B, to roundoff.
@@ -326,15 +369,11 @@ class LowRankCurvature:
         self._rows[self.rank : size] = frame.fresh
         return self._rows[:size]
 
-    def _solved(self, frame: LowRankFrame) -> Array:
-        r""":math:`(I \otimes x)^\top Z^{-1}` in the joint basis."""
-        return np.concatenate((frame.solved, frame.outside / self.regularization), axis=1)
-
     def _joint(self, frame: LowRankFrame, factor: Array) -> Array:
         """Z with a Hessian added, on (coordinates in the joint basis, length outside it)."""
-        coordinates = np.concatenate((frame.inside, frame.outside, np.zeros((len(factor), 1))), axis=1)
-        matrix = gram(np.dot(factor.T, coordinates))
-        matrix[: self.rank, : self.rank] += self.core
+        core = self._grown(frame, factor)
+        matrix = np.zeros((len(core) + 1, len(core) + 1))
+        matrix[:-1, :-1] = core
         add_to_diagonal(matrix, self.regularization)
         return matrix
 
@@ -358,11 +397,12 @@ def _shifted_factor(matrix: Array, shift: float) -> Array:
     return cholesky(shifted)
 
 
-def _coordinates(rows: Array, point: Array) -> Array:
+def _with_length_outside(coordinates: Array, point: Array) -> Array:
     """Coordinates of a vector in orthonormal rows, and the length of what is outside their span."""
-    local = np.zeros(len(rows) + 1)
-    local[:-1] = np.dot(rows, point)
-    local[-1] = math.sqrt(max(float(np.dot(point, point) - np.dot(local, local)), 0.0))
+    local = np.empty(len(coordinates) + 1)
+    local[:-1] = coordinates
+    rest = float(np.dot(point, point) - np.dot(coordinates, coordinates))
+    local[-1] = math.sqrt(max(rest, 0.0))
     return local
 
 
