@@ -41,7 +41,8 @@ class Limits:
         code and data in the caches. Behind another one's turn the first round takes up to twice as long
         and the effect lasts for four or five, which were the whole block when it was five rounds.
     min_rounds, max_rounds : int
-        A variant plays at least and at most so many timed rounds,
+        A variant plays at least and at most so many timed rounds: three blocks or more, as ratios are those
+        of the rounds that both played, and a slow spell can last as long as one block of the slowest,
     seconds : float
         and between them until it has used this much time.
     extra_warmup : int
@@ -50,7 +51,7 @@ class Limits:
     """
 
     block: int = 20
-    min_rounds: int = 10
+    min_rounds: int = 60
     max_rounds: int = 200
     seconds: float = 4.0
     extra_warmup: int = 40
@@ -129,7 +130,7 @@ class Plan:
 
 
 def full() -> Plan:
-    """The run that is committed: the sizes of the study, about eleven minutes on one core."""
+    """The run that is committed: the sizes of the study, about twenty minutes on one core."""
     return Plan(
         limits=Limits(),
         table=(
