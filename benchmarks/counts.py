@@ -10,7 +10,8 @@ EOFD goes over the m x Kd basis
 
 - once for the images of the actions that pruning leaves (`select`),
 - once for the fresh directions, once for their overlap with B, once for the step (`update`),
-- twice more if the step leaves the ball: coordinates of the point, and the correction,
+- no more if the step leaves the ball, as the coordinates of the parameter can be kept track of (which the
+  compiled form does not do, nor the other one while that takes longer than two passes),
 - once to meet the reflector, and once to read and once to write it as the shrink changes it,
 
 and factors matrices of order m and m + K: a Cholesky factor of :math:`\lambda I + C` a round, another
@@ -109,7 +110,7 @@ def eofd_update(K: int, d: int, m: int, projected: float) -> list[Work]:
         Work("fresh directions", 2 * K * length * m, basis),
         Work("overlap", 2 * K * length * m, basis),
         Work("step", 2 * length * m, basis),
-        Work("projection", projected * (4 * length * m + newton), projected * 2 * basis),
+        Work("projection", projected * (newton + 2 * (K + 1) * length), 0),
         Work("grown core", 2 * K * grown**2, NUMBER * grown**2),
         Work("smallest eigenpairs", 4 / 3 * grown**3 + 4 * K * grown**2, NUMBER * grown**2),
         Work("reflected core", 8 * K * grown**2, NUMBER * grown**2),

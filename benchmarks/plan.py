@@ -37,11 +37,13 @@ class Limits:
     Attributes
     ----------
     block : int
-        Rounds that one variant plays before the next one's turn. In use a policy plays alone, with its
-        code and data in the caches. Behind another one's turn the first round takes up to twice as long
-        and the effect lasts for four or five, which were the whole block when it was five rounds.
+        Timed rounds that one variant plays before the next one's turn,
+    lead_in : int
+        and rounds before them that are played and not timed. In use a policy plays alone, with its code and
+        data in the caches; behind another one's turn the first round takes up to twice as long, and the
+        effect lasts for four or five.
     min_rounds, max_rounds : int
-        A variant plays at least and at most so many timed rounds: three blocks or more, as ratios are those
+        A variant plays at least and at most so many timed rounds: two blocks or more, as ratios are those
         of the rounds that both played, and a slow spell can last as long as one block of the slowest,
     seconds : float
         and between them until it has used this much time.
@@ -51,7 +53,8 @@ class Limits:
     """
 
     block: int = 20
-    min_rounds: int = 60
+    lead_in: int = 5
+    min_rounds: int = 40
     max_rounds: int = 200
     seconds: float = 4.0
     extra_warmup: int = 40
@@ -152,7 +155,7 @@ def full() -> Plan:
 def quick() -> Plan:
     """Tiny sizes, seconds in all: everything runs, no number means anything."""
     return Plan(
-        limits=Limits(block=2, min_rounds=4, max_rounds=4, seconds=0.0, extra_warmup=2),
+        limits=Limits(block=2, lead_in=1, min_rounds=4, max_rounds=4, seconds=0.0, extra_warmup=2),
         table=(Size(2, 12, 6), Size(1, 30, 5)),
         regimes=("paper", "tuned"),
         curve_features=(20, 40),

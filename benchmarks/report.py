@@ -125,12 +125,15 @@ def _machine(record: Mapping[str, Any]) -> str:
     )
     forced = environment["openblas_coretype"]
     kernel = f"forced to {forced}" if forced else "as it chose"
+    limits = record["limits"]
     return (
         f"{environment['cpu']}, one thread; BLAS {blas}, kernel {kernel}; Python {environment['python']}, "
         f"NumPy {environment['numpy']}, SciPy {environment['scipy']}, "
         f"numba {environment['numba'] or 'absent'}. All variants of a row played the same action sets (10 to "
-        "30 unit vectors) and outcome uniforms in one process, in interleaved blocks; times are medians over "
-        f"rounds with a full sketch, with the quartiles in brackets. {_origin(record)}"
+        "30 unit vectors) and outcome uniforms in one process, in interleaved blocks. In each they play "
+        f"{limits['lead_in']} rounds that bring their data into the caches, where it is in use, and then "
+        f"{limits['block']} that are timed. Times are medians of rounds with a full sketch, quartiles "
+        f"in brackets. {_origin(record)}"
     )
 
 

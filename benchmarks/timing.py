@@ -1,8 +1,8 @@
 """Playing a cell: warm-up, then interleaved blocks of timed rounds, then medians and quartiles.
 
-All variants meet the same action sets and outcome uniforms. Within a block each plays a few rounds
-in a row, as it would alone, with its data in the cache; the order rotates from block to block, so
-that a slow spell of the machine meets all of them.
+All variants meet the same action sets and outcome uniforms. Within a block each plays a number of rounds
+in a row, as it would alone, with its data in the cache: the first few bring it there and are not timed. The
+order rotates from block to block, so that a slow spell of the machine meets all of them.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Log:
     ----------
     warmup : int
         Rounds before timing.
-    warmup_actions, actions : list of int
-        Actions played before and while timing.
+    warmup_actions, lead_in_actions, actions : list of int
+        Actions played before any timing, before that of a block, and while timing.
     select, update : list of float
         Wall times of the two calls.
     offered, evaluated : list of int
@@ -48,6 +48,7 @@ class Log:
 
     warmup: int = 0
     warmup_actions: list[int] = field(default_factory=list)
+    lead_in_actions: list[int] = field(default_factory=list)
     actions: list[int] = field(default_factory=list)
     select: list[float] = field(default_factory=list)
     update: list[float] = field(default_factory=list)
@@ -105,9 +106,10 @@ def play(cell: Cell, limits: Limits, clock: Clock = time.perf_counter) -> dict[V
     policies = _warm(cell, limits, draws, logs)
     active, block = list(cell.variants), 0
     while active:
-        rounds = draws.take(limits.block)
+        lead_in, rounds = draws.take(limits.lead_in), draws.take(limits.block)
         for variant in rotated(active, block):
             with _no_collection():
+                logs[variant].lead_in_actions += [_play_round(policies[variant], *one) for one in lead_in]
                 _play_block(policies[variant], rounds, logs[variant], cell.settings["norm_bound"], clock)
         active, block = [v for v in active if not _is_done(logs[v], limits)], block + 1
     for variant, policy in policies.items():
@@ -149,10 +151,17 @@ def ratio(slow: Log, fast: Log) -> float:
 def agreement(log: Log, reference: Log) -> float:
     """Share of the common rounds, before and while timing, in which the actions are equal."""
     warm = min(len(log.warmup_actions), len(reference.warmup_actions))
+    lead_in = min(len(log.lead_in_actions), len(reference.lead_in_actions))
     timed = min(log.rounds, reference.rounds)
     # The warm-ups end together, so the last rounds are the common ones.
-    mine = [*log.warmup_actions[len(log.warmup_actions) - warm :], *log.actions[:timed]]
-    other = [*reference.warmup_actions[len(reference.warmup_actions) - warm :], *reference.actions[:timed]]
+    mine, other = (
+        [
+            *one.warmup_actions[len(one.warmup_actions) - warm :],
+            *one.lead_in_actions[:lead_in],
+            *one.actions[:timed],
+        ]
+        for one in (log, reference)
+    )
     return float(np.mean(np.equal(mine, other)))
 
 
@@ -204,9 +213,7 @@ def _warm(cell: Cell, limits: Limits, draws: Draws, logs: Mapping[Variant, Log])
         ((candidates, uniform),) = draws.take(1)
         for variant, policy in fast.items():
             if left <= logs[variant].warmup:
-                action = policy.select(candidates.features)
-                policy.update(candidates.features[action], candidates.outcome(action, uniform))
-                logs[variant].warmup_actions.append(action)
+                logs[variant].warmup_actions.append(_play_round(policy, candidates, uniform))
     policies: dict[Variant, Policy] = {}
     for variant in cell.variants:
         if variant.form == "literal":
@@ -221,6 +228,12 @@ def _warm(cell: Cell, limits: Limits, draws: Draws, logs: Mapping[Variant, Log])
 
 def _problem(cell: Cell) -> tuple[int, Any]:
     return cell.environment.n_features, cell.environment.rewards
+
+
+def _play_round(policy: Policy, candidates: ActionSet, uniform: float) -> int:
+    action = policy.select(candidates.features)
+    policy.update(candidates.features[action], candidates.outcome(action, uniform))
+    return action
 
 
 def _play_block(
