@@ -363,7 +363,7 @@ def test_coordinates_that_are_tracked_are_those_of_the_parameter(K, d, m, buffer
     assert apart < 2e-14  # as near as products are: the error of one round does not stay
 
 
-@pytest.mark.parametrize("change", ["in place", "by assignment", "another frame", "as it was"])
+@pytest.mark.parametrize("change", ["in-place", "by-assignment", "another-frame", "as-it-was"])
 def test_only_the_coordinates_of_the_same_parameter_are_taken(change, monkeypatch):
     monkeypatch.setattr(low_rank, "_TRACKED", 0)
     policy = projecting_policy(2, 6, 5, 1)
@@ -371,11 +371,11 @@ def test_only_the_coordinates_of_the_same_parameter_are_taken(change, monkeypatc
     sketch, x, W = policy.curvature, np.full(6, 0.5), policy.parameter
     assert sketch._located is not None
     step = np.array([0.4, -0.7]), np.eye(2) / 3, 3.0, 0.7
-    if change == "in place":
+    if change == "in-place":
         W[0] *= -1.0
-    elif change == "by assignment":
+    elif change == "by-assignment":
         W = policy.parameter = W[::-1].copy()
-    elif change == "another frame":
+    elif change == "another-frame":
         frame = sketch.frame(x)
         W = sketch.newton_step(sketch.frame(-x), W, *step).parameter
         sketch.add(frame, np.eye(2))
@@ -385,7 +385,7 @@ def test_only_the_coordinates_of_the_same_parameter_are_taken(change, monkeypatc
     )
     ours, theirs = (s.newton_step(s.frame(x), W, *step) for s in (sketch, fresh))
     np.testing.assert_allclose(ours.parameter, theirs.parameter, rtol=0, atol=1e-14)
-    assert (sketch._inside(sketch.frame(x), W) is None) == (change != "as it was")
+    assert (sketch._inside(sketch.frame(x), W) is None) == (change != "as-it-was")
 
 
 @pytest.mark.parametrize(
