@@ -66,7 +66,7 @@ book: $(STAMP)  ## build the book into book/_build/html
 explorer: $(STAMP)  ## play the games behind the explorer page again (some ten minutes)
 	$(BIN)/python -m compendium.explorer_grid
 
-bench: $(STAMP)  ## time all variants side by side on one thread (about twenty minutes; QUICK=1: seconds)
+bench: $(STAMP)  ## time all variants side by side on one thread (about half an hour; QUICK=1: seconds)
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
 notebooks: $(STAMP)  ## execute every notebook text into its paired .ipynb

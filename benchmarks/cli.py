@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks import figures, machine, memory, plan, regret, report, roofline, timing
-from benchmarks.variants import FORMS, missing_forms
+from benchmarks.variants import FORMS, Variant, missing_forms
 from compendium.paths import FailureError, UsageError, figures_folder, project_root
 
 Item = TypeVar("Item")
@@ -116,8 +116,7 @@ def measure(chosen: plan.Plan, parts: Iterable[Part], quick: bool = False) -> di
         Part.TABLE: plan.table_cells, Part.CURVE: plan.curve_cells, Part.MAP: plan.map_cells,
     }  # fmt: skip
     cells = [cell for part, make in makers.items() if part in parts for cell in make(chosen, forms)]
-    for cell in _shown(cells, "timing"):
-        record["timings"] += timing.rows(cell, timing.play(cell, chosen.limits))
+    record["timings"] += _timed(cells, chosen.limits)
     if Part.REGRET in parts:
         _add_regret(record, chosen, forms)
     if Part.ROOFLINE in parts and Part.TABLE in parts:
@@ -160,6 +159,17 @@ def describe(regime: str) -> str:
     chosen = plan.settings(regime, 1, 1)
     lam, eta, S = (chosen[name] for name in ("regularization", "step_size", "norm_bound"))
     return f"λ = {lam:g}, η = {eta:g}, S = {S:g}, ridge radius × {chosen['radius'].scale:g}"
+
+
+def _timed(cells: Sequence[plan.Cell], limits: plan.Limits) -> list[dict[str, Any]]:
+    """The rows of all cells; those of the table are played again when all have been."""
+    table = [cell for cell in cells if cell.part == Part.TABLE]
+    order = [(cell, 0) for cell in cells]
+    order += [(cell, sitting) for sitting in range(1, limits.sittings) for cell in table]
+    logs: dict[str, list[Mapping[Variant, timing.Log]]] = {cell.name: [] for cell in cells}
+    for cell, sitting in _shown(order, "timing"):
+        logs[cell.name].append(timing.play(cell, limits, sitting=sitting))
+    return [row for cell in cells for row in timing.rows(cell, logs[cell.name])]
 
 
 def _add_regret(record: dict[str, Any], chosen: plan.Plan, forms: tuple[str, ...]) -> None:

@@ -50,6 +50,9 @@ class Limits:
     extra_warmup : int
         Rounds before timing beyond those that fill the sketch. OFUL plays as many as the largest
         sketch beside it, so that both have come to project, or both have not.
+    sittings : int
+        How often the cells of the table are played, all of them before any is played again and each time
+        with other random streams: slow spells of a machine can last for minutes, and meet then one sitting.
     """
 
     block: int = 20
@@ -58,6 +61,7 @@ class Limits:
     max_rounds: int = 200
     seconds: float = 4.0
     extra_warmup: int = 40
+    sittings: int = 3
 
     def warmup(self, sketch_size: int, n_outcomes: int) -> int:
         """Rounds before timing with a sketch of m directions, of which each round brings up to K."""
@@ -133,7 +137,7 @@ class Plan:
 
 
 def full() -> Plan:
-    """The run that is committed: the sizes of the study, about twenty minutes on one core."""
+    """The run that is committed: the sizes of the study, about half an hour on one core."""
     return Plan(
         limits=Limits(),
         table=(
@@ -155,7 +159,9 @@ def full() -> Plan:
 def quick() -> Plan:
     """Tiny sizes, seconds in all: everything runs, no number means anything."""
     return Plan(
-        limits=Limits(block=2, lead_in=1, min_rounds=4, max_rounds=4, seconds=0.0, extra_warmup=2),
+        limits=Limits(
+            block=2, lead_in=1, min_rounds=4, max_rounds=4, seconds=0.0, extra_warmup=2, sittings=2
+        ),
         table=(Size(2, 12, 6), Size(1, 30, 5)),
         regimes=("paper", "tuned"),
         curve_features=(20, 40),

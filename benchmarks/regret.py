@@ -117,7 +117,7 @@ def measure(
     length = problem.environment.n_features * problem.environment.rewards.size
     variants = side_by_side([chosen.sketch_size], forms, length)
     cell = Cell("regret", problem.name, problem.environment, problem.settings, variants)
-    return table, timing.rows(cell, timing.play(cell, limits))
+    return table, timing.rows(cell, [timing.play(cell, limits)])
 
 
 def smallest(means: Mapping[Variant, float], baseline: float) -> Variant | None:

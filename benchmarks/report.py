@@ -133,7 +133,18 @@ def _machine(record: Mapping[str, Any]) -> str:
         "30 unit vectors) and outcome uniforms in one process, in interleaved blocks. In each they play "
         f"{limits['lead_in']} rounds that bring their data into the caches, where it is in use, and then "
         f"{limits['block']} that are timed. Times are medians of rounds with a full sketch, quartiles "
-        f"in brackets. {_origin(record)}"
+        f"in brackets. {_sittings(record)}{_origin(record)}"
+    )
+
+
+def _sittings(record: Mapping[str, Any]) -> str:
+    sittings = max((row["sittings"] for row in record["timings"] if row["part"] == "table"), default=1)
+    if sittings == 1:
+        return ""
+    return (
+        f"The tables of the two settings are played in {sittings} sittings, each from other random streams "
+        "and some minutes after the one before, as a slow spell of the machine can last that long. Ratios "
+        "are the medians of those of the sittings, the smallest and the largest in brackets. "
     )
 
 
@@ -220,8 +231,8 @@ def _timing_table(rows: Sequence[Mapping[str, Any]]) -> str:
                 "round (ms)": _spread(row, "round"),
                 "select": _spread(row, "select"),
                 "update": _spread(row, "update"),
-                "× literal": _times(row["over_literal"]) if row["form"] != "literal" else "",
-                "× OFUL": _times(row["over_oful"]) if row["family"] == "eofd" else "",
+                "× literal": _ratio(row, "over_literal") if row["form"] != "literal" else "",
+                "× OFUL": _ratio(row, "over_oful") if row["family"] == "eofd" else "",
                 "projected": f"{row['projected']:.0%}",
                 "scored": f"{row['evaluated']:.3g} of {row['offered']:.3g}",
                 "rounds": row["rounds"],
@@ -320,6 +331,12 @@ def _size(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
 def _spread(row: Mapping[str, Any], part: str) -> str:
     median, low, high = (row[f"{part}_{level}_ms"] for level in ("median", "q25", "q75"))
     return f"{median:.3g} [{low:.3g}, {high:.3g}]"
+
+
+def _ratio(row: Mapping[str, Any], name: str) -> str:
+    if row[name] is None or row["sittings"] == 1:
+        return _times(row[name])
+    return f"{row[name]:.3g} [{row[f'{name}_min']:.3g}, {row[f'{name}_max']:.3g}]"
 
 
 def _times(value: float | None) -> str:

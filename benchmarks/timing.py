@@ -2,7 +2,8 @@
 
 All variants meet the same action sets and outcome uniforms. Within a block each plays a number of rounds
 in a row, as it would alone, with its data in the cache: the first few bring it there and are not timed. The
-order rotates from block to block, so that a slow spell of the machine meets all of them.
+order rotates from block to block, so that a slow spell of the machine meets all of them. A cell can be
+played in several sittings, some time apart; their rounds are pooled, and of their ratios the median counts.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,9 @@ class Draws:
         ]
 
 
-def play(cell: Cell, limits: Limits, clock: Clock = time.perf_counter) -> dict[Variant, Log]:
+def play(
+    cell: Cell, limits: Limits, clock: Clock = time.perf_counter, sitting: int = 0
+) -> dict[Variant, Log]:
     """Play a cell.
 
     Parameters
@@ -93,6 +96,8 @@ def play(cell: Cell, limits: Limits, clock: Clock = time.perf_counter) -> dict[V
         How long.
     clock : callable
         Returns seconds.
+    sitting : int
+        Which of several sittings it is: each has random streams of its own.
 
     Returns
     -------
@@ -100,7 +105,7 @@ def play(cell: Cell, limits: Limits, clock: Clock = time.perf_counter) -> dict[V
         A log for each variant. A variant that has used its time leaves, so logs may differ in
         length; rounds of the same index are the same action sets.
     """
-    streams = trial_streams(SEED, cell.name, 0)
+    streams = trial_streams(SEED, cell.name, sitting)
     draws = Draws(cell.environment.instance(streams.instance), streams)
     logs = {variant: Log() for variant in cell.variants}
     policies = _warm(cell, limits, draws, logs)
@@ -165,17 +170,37 @@ def agreement(log: Log, reference: Log) -> float:
     return float(np.mean(np.equal(mine, other)))
 
 
-def rows(cell: Cell, logs: Mapping[Variant, Log]) -> list[dict[str, Any]]:
+def pooled(logs: Sequence[Log]) -> Log:
+    """The logs of several sittings as one: lists joined, rank and rounds of warm-up those of the last."""
+    joined = Log(warmup=logs[-1].warmup, rank=logs[-1].rank)
+    for each in fields(Log):
+        if isinstance(getattr(joined, each.name), list):
+            setattr(joined, each.name, [entry for log in logs for entry in getattr(log, each.name)])
+    return joined
+
+
+def rows(cell: Cell, sittings: Sequence[Mapping[Variant, Log]]) -> list[dict[str, Any]]:
     """One row a variant: times, what the rounds did, and the comparisons.
 
-    `over_literal` and `over_oful` say how many times longer a round of the literal form, and of OFUL
-    in the same form, takes; `equal_actions` is None for the form that the others are compared with.
+    Parameters
+    ----------
+    cell : Cell
+        What was played.
+    sittings : sequence of mapping
+        What `play` returned, once for each sitting.
+
+    Returns
+    -------
+    list of dict
+        `over_literal` and `over_oful` say how many times longer a round of the literal form, and of OFUL
+        in the same form, takes: the median over the sittings of the ratios of medians, beside the smallest
+        and the largest of them. `equal_actions` is None for the form that the others are compared with.
     """
-    return [_row(cell, variant, logs) for variant in cell.variants]
+    return [_row(cell, variant, sittings) for variant in cell.variants]
 
 
-def _row(cell: Cell, variant: Variant, logs: Mapping[Variant, Log]) -> dict[str, Any]:
-    log = logs[variant]
+def _row(cell: Cell, variant: Variant, sittings: Sequence[Mapping[Variant, Log]]) -> dict[str, Any]:
+    log = pooled([logs[variant] for logs in sittings])
     row: dict[str, Any] = {
         "part": cell.part,
         "regime": cell.regime,
@@ -184,22 +209,35 @@ def _row(cell: Cell, variant: Variant, logs: Mapping[Variant, Log]) -> dict[str,
         "m": variant.sketch_size or None,
         "family": variant.family,
         "form": variant.form,
+        "sittings": len(sittings),
         "rounds": log.rounds,
         "warmup": log.warmup,
     }
     for name, seconds in (("select", log.select), ("update", log.update), ("round", log.total)):
         values = zip(("q25", "median", "q75"), quartiles(seconds), strict=True)
         row |= {f"{name}_{level}_ms": _digits(value) for level, value in values}
-    literal = variant._replace(form="literal")
+    row |= _ratios("over_literal", variant, variant._replace(form="literal"), sittings)
+    row |= _ratios("over_oful", variant, variant.rival, sittings)
     return row | {
-        "over_literal": _digits(ratio(logs[literal], log)) if literal in logs else None,
-        "over_oful": _digits(ratio(logs[variant.rival], log)) if variant.rival in logs else None,
-        "equal_actions": None if variant.form == "numpy" else agreement(log, logs[variant.reference]),
+        "equal_actions": None if variant.form == "numpy" else _equal_actions(variant, sittings),
         "projected": _digits(float(np.mean(log.projected))),
         "offered": _digits(float(np.mean(log.offered))),
         "evaluated": _digits(float(np.mean(log.evaluated))),
         "rank": log.rank or None,
     }
+
+
+def _equal_actions(variant: Variant, sittings: Sequence[Mapping[Variant, Log]]) -> float:
+    return float(np.mean([agreement(logs[variant], logs[variant.reference]) for logs in sittings]))
+
+
+def _ratios(
+    name: str, variant: Variant, slow: Variant, sittings: Sequence[Mapping[Variant, Log]]
+) -> dict[str, float | None]:
+    """How many times longer another variant takes: the median over the sittings, and their range."""
+    values = [ratio(logs[slow], logs[variant]) for logs in sittings if slow in logs]
+    levels = {"": np.median, "_min": np.min, "_max": np.max}
+    return {name + level: _digits(float(of(values))) if values else None for level, of in levels.items()}
 
 
 def _warm(cell: Cell, limits: Limits, draws: Draws, logs: Mapping[Variant, Log]) -> dict[Variant, Policy]:

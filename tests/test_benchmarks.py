@@ -82,7 +82,7 @@ def test_rows_hold_medians_quartiles_and_ratios_over_common_rounds():
     fast = logs[Variant("eofd", "numpy", 4)]
     fast.select, fast.update = [*fast.select, *[1e3] * 7], [*fast.update, *[1e3] * 7]  # played longer alone
     fast.actions += [0] * 7
-    table = {(r["family"], r["form"]): r for r in timing.rows(one, logs)}
+    table = {(r["family"], r["form"]): r for r in timing.rows(one, [logs])}
     row = table["eofd", "numpy"]
     assert (row["over_literal"], row["over_oful"]) == (10.0, 2.0)
     assert row["equal_actions"] is None
@@ -90,6 +90,65 @@ def test_rows_hold_medians_quartiles_and_ratios_over_common_rounds():
     literal = table["eofd", "literal"]
     assert [literal[f"round_{q}_ms"] for q in ("q25", "median", "q75")] == [40e3] * 3
     assert (literal["projected"], literal["offered"], literal["evaluated"]) == (1.0, 9.0, 3.0)
+
+
+def sitting(variants, times):
+    """Logs of four rounds whose times are all the given one."""
+    return {
+        v: Log(
+            warmup=2, actions=[0] * 4, select=[0.0] * 4, update=[time] * 4, offered=[9] * 4,
+            evaluated=[3] * 4, projected=[False] * 4,
+        )
+        for v, time in zip(variants, times, strict=True)
+    }  # fmt: skip
+
+
+def test_ratios_are_the_medians_of_those_of_the_sittings():
+    one = cell(forms=("literal", "numpy"))
+    # In the third sitting the machine is slow for one of the two only.
+    sittings = [sitting(one.variants, [t, 2.0, 90.0, 8.0]) for t in (20.0, 22.0, 90.0)]
+    literal, fast, _, dense = timing.rows(one, sittings)
+    assert [fast[f"over_literal{level}"] for level in ("", "_min", "_max")] == [11.0, 10.0, 45.0]
+    assert [fast[f"over_oful{level}"] for level in ("", "_min", "_max")] == [4.0, 4.0, 4.0]
+    assert (literal["round_median_ms"], fast["rounds"], fast["sittings"], fast["warmup"]) == (22e3, 12, 3, 2)
+    assert (dense["over_literal"], dense["over_oful"]) == (11.25, 1.0)
+
+
+def test_rows_without_a_literal_form_have_no_ratio_to_it():
+    one = cell(forms=("numpy",))
+    row = timing.rows(one, [sitting(one.variants, [2.0, 8.0])])[0]
+    assert [row[f"over_literal{level}"] for level in ("", "_min", "_max")] == [None] * 3
+
+
+def test_each_sitting_has_random_streams_of_its_own():
+    one = cell(K=1, d=9, m=4, forms=("numpy",))
+    first, again, second = (timing.play(one, LIMITS, sitting=n) for n in (0, 0, 1))
+    for variant in one.variants:
+        assert first[variant].actions == again[variant].actions
+        assert first[variant].actions != second[variant].actions
+
+
+def test_the_table_is_played_whole_before_it_is_played_again(monkeypatch):
+    played = []
+
+    def play(cell, limits, sitting=0):
+        played.append((cell.part, cell.name, sitting))
+        return sitting_of(cell)
+
+    def sitting_of(cell):
+        return sitting(cell.variants, range(1, len(cell.variants) + 1))
+
+    monkeypatch.setattr(timing, "play", play)
+    record = cli.measure(plan.quick(), [cli.Part.TABLE, cli.Part.CURVE, cli.Part.MAP], quick=True)
+    table = [one for one in played if one[0] == "table"]
+    assert [n for _, _, n in table] == [0] * 4 + [1] * 4  # two sizes in two regimes
+    assert [name for _, name, _ in table[:4]] == [name for _, name, _ in table[4:]]
+    assert {n for part, _, n in played if part != "table"} == {0}
+    assert {(row["part"], row["sittings"]) for row in record["timings"]} == {
+        ("table", 2),
+        ("curve", 1),
+        ("map", 1),
+    }
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])
@@ -197,7 +256,7 @@ def test_a_literal_copy_scores_and_learns_like_its_model(K, d, m, regime):
 @pytest.mark.parametrize("regime", ["paper", "tuned"])
 def test_all_forms_play_the_same_actions_with_a_full_sketch(regime):
     one = cell(K=2, d=20, m=8, regime=regime, forms=HERE)
-    for row in timing.rows(one, timing.play(one, replace(LIMITS, extra_warmup=10))):
+    for row in timing.rows(one, [timing.play(one, replace(LIMITS, extra_warmup=10))]):
         assert row["equal_actions"] in (None, 1.0)
         assert row["rounds"] == 6
         assert row["rank"] == (8 if row["family"] == "eofd" else None)
