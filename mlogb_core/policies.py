@@ -36,6 +36,8 @@ from mlogb_core.link import expected_reward, jacobian, jacobian_factor, loss_res
 
 # Up to this many multiplications, scoring the actions in question takes less time than choosing them.
 _CHEAP = 50_000
+# In a smaller ball the slopes of the root search, of the order of S^3, can underflow.
+_SMALLEST_BALL = 1e-80
 
 
 class Policy(Protocol):
@@ -85,7 +87,7 @@ class OptimisticPolicy:
     step_size : float
         :math:`\eta > 0`.
     norm_bound : float
-        S > 0: the parameter stays in the ball :math:`\|W\|_F \le S`.
+        :math:`S \ge 10^{-80}`: the parameter stays in the ball :math:`\|W\|_F \le S`.
     radius : Radius
         The rule for :math:`\beta_t`.
     tie_tolerance : float
@@ -141,6 +143,8 @@ class OptimisticPolicy:
         self.rewards = as_vector("rewards", as_rewards(rewards), curvature.n_outcomes)
         self.step_size = as_positive("step_size", step_size)
         self.norm_bound = as_positive("norm_bound", norm_bound)
+        if self.norm_bound < _SMALLEST_BALL:
+            raise ValueError(f"norm_bound must be at least {_SMALLEST_BALL:g}, got {norm_bound!r}")
         self.tie_tolerance = as_non_negative("tie_tolerance", tie_tolerance)
         if not callable(getattr(radius, "value", None)):
             raise ValueError(f"radius must be a Radius such as ConstantRadius(0.1), got {radius!r}")

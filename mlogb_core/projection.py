@@ -154,6 +154,8 @@ def _by_series(
         for j, product in enumerate(row):
             squares[i + j] += product
     slope = products[0][1] / norm**2
+    if not slope > 0.0:  # it underflows for the shortest points
+        return None
     ratio = 1.0
     for _ in range(_MAX_TERMS):
         square = 0.0

@@ -358,6 +358,33 @@ def test_parameters_have_to_be_positive_numbers(kind, name, value):
         make(kind, **{name: value})
 
 
+def test_the_ball_is_large_enough_for_the_squares_of_lengths(kind):
+    with pytest.raises(ValueError, match="norm_bound must be at least 1e-80, got 1e-81"):
+        make(kind, norm_bound=1e-81)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("K", [1, 2])
+def test_the_smallest_ball_keeps_the_digits_of_an_ordinary_one(K, compiled):
+    """In a ball so small all logits are zero, so that the parameter is S times that of any other."""
+    if compiled:
+        pytest.importorskip("numba", reason="the compiled form is the optional extra [fast]")
+    policies = {
+        (kind, S): make(
+            kind, K, norm_bound=S, compiled=compiled, **({"sketch_size": K * D} if kind == "eofd" else {})
+        )
+        for kind in ("eofd", "oful")
+        for S in (1e-30, 1e-80)
+    }
+    chosen = {case: play(policy, 40, seed=K) for case, policy in policies.items()}
+    assert len({tuple(actions) for actions in chosen.values()}) == 1
+    for (_, S), policy in policies.items():
+        assert np.linalg.norm(policy.parameter / S) == pytest.approx(1.0, abs=1e-13)
+        np.testing.assert_allclose(
+            policy.parameter / S, policies["oful", 1e-30].parameter / 1e-30, atol=1e-11
+        )
+
+
 @pytest.mark.parametrize("value", [0, -3, 1.0, 2.5, np.nan, True, "3", None])
 def test_the_sketch_size_has_to_be_a_positive_integer(value):
     with pytest.raises(ValueError, match=r"sketch_size must be (at least 1|an integer)"):

@@ -209,6 +209,20 @@ def test_the_series_is_right_to_roundoff_wherever_it_is_used():
     assert used > 50
 
 
+@pytest.mark.parametrize("size", [1.0, 1e-120, 1e-140, 1e-155, 1e-159, 1e-160])
+def test_short_points_are_projected_as_long_as_their_squares_keep_digits(size):
+    """Below 1e-150 the squares of lengths lose digits, and then the slope of the series is 0."""
+    values = np.linspace(1.0, 3.0, 6)
+    for share in np.arange(-1.0, 1.0, 0.11):  # which of them underflow depends on the point
+        point = 1.5 * size * np.array([1.0, share, 0.1, -0.5, 0.3, share**2])
+
+        def resolvent_at(multiplier):
+            return lambda vector: vector / (values + multiplier)
+
+        projected, _ = project_onto_ball(resolvent_at, point, values * point, size)
+        assert np.linalg.norm(projected / size) == pytest.approx(1.0, abs=1e-14 if size >= 1e-140 else 0.5)
+
+
 def test_a_large_action_keeps_its_digits():
     """Its Hessian stretches space by 1e13."""
     sketch, radius = FrequentDirections(1, 5, 1.0, 3), 1e-8
