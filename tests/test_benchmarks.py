@@ -507,6 +507,17 @@ def test_redrawing_gives_the_same_bytes(quick_run, tmp_path):
     assert stopped.value.code == 2
 
 
+@pytest.mark.parametrize("text", ["[]", "{}", '{"timings": [{"part": "table"}]}'])
+def test_a_record_of_another_version_is_not_redrawn(tmp_path, capsys, text):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / report.RECORD).write_text(text)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(arguments(tmp_path, "--redraw"))
+    assert stopped.value.code == 2
+    assert "is not a record of this version; measure again" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [report.RECORD]
+
+
 def test_lines_can_be_told_apart_and_show_their_spread(quick_run):
     table = report.frame(stored(quick_run), "timings")
     figure = figures.time_against_features(table)
