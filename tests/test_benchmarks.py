@@ -92,7 +92,7 @@ def test_rows_hold_medians_quartiles_and_ratios_over_common_rounds():
     assert (literal["projected"], literal["offered"], literal["evaluated"]) == (1.0, 9.0, 3.0)
 
 
-def sitting(variants, times):
+def steady(variants, times):
     """Logs of four rounds whose times are all the given one."""
     return {
         v: Log(
@@ -106,7 +106,7 @@ def sitting(variants, times):
 def test_ratios_are_the_medians_of_those_of_the_sittings():
     one = cell(forms=("literal", "numpy"))
     # In the third sitting the machine is slow for one of the two only.
-    sittings = [sitting(one.variants, [t, 2.0, 90.0, 8.0]) for t in (20.0, 22.0, 90.0)]
+    sittings = [steady(one.variants, [t, 2.0, 90.0, 8.0]) for t in (20.0, 22.0, 90.0)]
     literal, fast, _, dense = timing.rows(one, sittings)
     assert [fast[f"over_literal{level}"] for level in ("", "_min", "_max")] == [11.0, 10.0, 45.0]
     assert [fast[f"over_oful{level}"] for level in ("", "_min", "_max")] == [4.0, 4.0, 4.0]
@@ -116,7 +116,7 @@ def test_ratios_are_the_medians_of_those_of_the_sittings():
 
 def test_rows_without_a_literal_form_have_no_ratio_to_it():
     one = cell(forms=("numpy",))
-    row = timing.rows(one, [sitting(one.variants, [2.0, 8.0])])[0]
+    row = timing.rows(one, [steady(one.variants, [2.0, 8.0])])[0]
     assert [row[f"over_literal{level}"] for level in ("", "_min", "_max")] == [None] * 3
 
 
@@ -133,10 +133,7 @@ def test_the_table_is_played_whole_before_it_is_played_again(monkeypatch):
 
     def play(cell, limits, sitting=0):
         played.append((cell.part, cell.name, sitting))
-        return sitting_of(cell)
-
-    def sitting_of(cell):
-        return sitting(cell.variants, range(1, len(cell.variants) + 1))
+        return steady(cell.variants, range(1, len(cell.variants) + 1))
 
     monkeypatch.setattr(timing, "play", play)
     record = cli.measure(plan.quick(), [cli.Part.TABLE, cli.Part.CURVE, cli.Part.MAP], quick=True)
