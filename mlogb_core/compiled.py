@@ -279,8 +279,8 @@ class CompiledPolicy(OptimisticPolicy):
         sketch = self.curvature
         n, kept = len(core), sketch.sketch_size
         check_regularization(sketch.regularization, float(core.diagonal().max(initial=0.0)))
-        if n <= sketch.rank_bound:
-            sketch._hold(core)
+        if n <= kept or not sketch._is_due():
+            sketch._end_round(core)
             return
         pair = _bottom_pair(core) if n - kept == 1 and n >= _LARGE else None
         if pair is None:
@@ -297,7 +297,7 @@ class CompiledPolicy(OptimisticPolicy):
             core, scaled = _reflect(rows, core, reflector, orthogonal, inverse, *settings)
         if wide:
             add_product(rows[:kept], scaled[:, :kept].T, reflector @ rows, scale=-1.0)
-        sketch._hold(core)
+        sketch._end_round(core)
         sketch.shrinkage += discarded
 
 

@@ -112,13 +112,17 @@ class LowRankCurvature:
         self.regularization = as_positive("regularization", regularization)
         # Rows of the basis, and behind them room for the fresh directions of a round.
         self._rows: Array = np.empty((self.n_outcomes, self.n_outcomes * self.n_features))
-        self.basis: Array = self._rows[:0]
         self.core: Array = np.empty((0, 0))
         self.shrinkage = 0.0
         self.rank_bound = 0
         self._ridge: Array | None = None
         self._located: Located | None = None  # the parameter in the basis
         self._moved: tuple[LowRankFrame, Located] | None = None  # a projection, in its frame's joint basis
+
+    @property
+    def basis(self) -> Array:
+        """B, (r, Kd): a view, made anew each time, since a copy of a view is not a view of the copy."""
+        return self._rows[: len(self.core)]
 
     @property
     def rank(self) -> int:
