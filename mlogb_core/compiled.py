@@ -92,15 +92,20 @@ class CompiledPolicy(OptimisticPolicy):
     Raises
     ------
     ValueError
-        If the curvature is of another kind.
+        If the curvature is of another class, a subclass included; the message names it.
     """
 
     compiled = True
     curvature: Any  # its arrays are the kernels' business, whichever it is
 
     def __init__(self, curvature: Any, rewards: Any, **settings: Any) -> None:
-        if not isinstance(curvature, FrequentDirections | DenseCurvature):
-            raise ValueError(f"curvature must be a sketch or the full Hessian, got {curvature!r}")
+        # Exactly these: of a subclass the kernels would leave out what it does otherwise.
+        if type(curvature) not in (FrequentDirections, DenseCurvature):
+            raise ValueError(
+                "curvature must be a sketch or the full Hessian, of the class FrequentDirections or "
+                f"DenseCurvature itself, got {type(curvature).__qualname__}: without compiled=True it is "
+                "played by its own code"
+            )
         super().__init__(curvature, rewards, **settings)
         self._total = 0.5 * float(self.rewards.sum())
         if curvature.n_features != _TINY:
@@ -336,8 +341,8 @@ def _bottom_pair(matrix: Array) -> tuple[float, Array] | None:
 
 
 def _writable(array: Array) -> Array:
-    """The array, or its copy if it is read-only: for those numba would compile every kernel again."""
-    return array if array.flags.writeable else array.copy()
+    """The array, or its copy if it is read-only or not aligned: numba would compile each kernel again."""
+    return array if array.flags.behaved else array.copy()
 
 
 @cache

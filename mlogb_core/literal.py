@@ -153,6 +153,7 @@ class LiteralPolicy:
             )
         )
 
+    @np.errstate(under="ignore")
     def scores(self, actions: ArrayLike) -> Array:
         """Optimistic rewards (K >= 2) or optimistic logits (K = 1), one action after the other."""
         return np.array([self._score(x) for x in np.asarray(actions, dtype=np.float64)])
@@ -163,6 +164,7 @@ class LiteralPolicy:
         self.margin = choice.margin
         return choice.action
 
+    @np.errstate(under="ignore")
     def update(self, action: ArrayLike, outcome: int) -> None:
         """Gradient step, projection, Hessian update."""
         x = np.asarray(action, dtype=np.float64)

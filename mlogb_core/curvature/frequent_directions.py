@@ -96,6 +96,7 @@ class FrequentDirections(LowRankCurvature):
         self.reserved = 0
         self._rows = np.empty((min(self.rank_bound + self.n_outcomes, size), size))
 
+    @np.errstate(under="ignore")
     def add(self, frame: LowRankFrame, factor: Array) -> None:
         r"""Add :math:`F F^\top \otimes x x^\top` to the sketch; shrink it in its round.
 
@@ -148,8 +149,8 @@ class FrequentDirections(LowRankCurvature):
         reserved = as_integer("reserved", take(state, "reserved"), minimum=0)
         if not rank <= reserved <= sketch.rank_bound:
             raise ValueError(
-                f"reserved must be in {rank}..{sketch.rank_bound}, from the rank of the sketch to the largest "
-                f"one that it can have, got {reserved}"
+                f"reserved must be in {rank}..{sketch.rank_bound}, from the rank of the sketch to the "
+                f"largest one that it can have, got {reserved}"
             )
         sketch._rows[:rank] = basis
         sketch._hold(core.copy(), _located_from(state, basis))

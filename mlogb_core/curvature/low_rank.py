@@ -32,6 +32,7 @@ from mlogb_core._linalg import (
     row_products,
     whiten,
 )
+from mlogb_core._ownership import Owned
 from mlogb_core._validation import Array, as_integer, as_positive, squared_lengths
 from mlogb_core.curvature.base import Step, step_weights
 from mlogb_core.projection import Resolvent, project_onto_ball
@@ -86,7 +87,7 @@ class Located(NamedTuple):
     coordinates: Array
 
 
-class LowRankCurvature:
+class LowRankCurvature(Owned):
     r"""Shared part of the curvatures of the form :math:`Z = \lambda I + B^\top C B`.
 
     Parameters
@@ -134,10 +135,12 @@ class LowRankCurvature:
         """Multiplications that the image of one action takes, Kdr."""
         return self.n_outcomes * self.n_features * self.rank
 
+    @np.errstate(under="ignore")
     def spectrum(self) -> Array:
         r"""Eigenvalues of the low-rank part, decreasing, (r,): the paper's diagonal of :math:`\Lambda`."""
         return np.asarray(np.maximum(np.linalg.eigvalsh(self.core)[::-1], 0.0))
 
+    @np.errstate(under="ignore")
     def images(self, actions: Array) -> Array:
         r"""Coordinates :math:`G = (I \otimes x)^\top B^\top` of the actions in the basis.
 
@@ -158,6 +161,7 @@ class LowRankCurvature:
             else np.ascontiguousarray(products.reshape(n, r, K).transpose(0, 2, 1))
         )
 
+    @np.errstate(under="ignore")
     def inverse_blocks(
         self, actions: Array, images: Array | None = None, squares: Array | None = None
     ) -> Array:
@@ -197,6 +201,7 @@ class LowRankCurvature:
             blocks += products_with_themselves(whitened.reshape(inside.shape))
         return blocks
 
+    @np.errstate(under="ignore")
     def frame(self, action: Array, image: Array | None = None) -> LowRankFrame:
         r"""Coordinates of :math:`I \otimes x` in B and in fresh directions orthogonal to it.
 
@@ -223,6 +228,7 @@ class LowRankCurvature:
             block += np.dot(whitened, whitened.T)
         return LowRankFrame(coordinates, fresh, solved, block)
 
+    @np.errstate(under="ignore")
     def newton_step(
         self,
         frame: LowRankFrame,
@@ -273,6 +279,7 @@ class LowRankCurvature:
         new += scale * point
         return self._step_to(new, multiplier, frame, projected[:-1])
 
+    @np.errstate(under="ignore")
     def dense(self) -> Array:
         """Z as a (Kd, Kd) matrix, for checks and small problems."""
         identity = np.eye(self.n_outcomes * self.n_features)
