@@ -10,6 +10,7 @@ from test_ownership import FORMS
 import mlogb_core.curvature.low_rank as low_rank
 from mlogb_core import RidgeRadius, eofd, oful
 from mlogb_core.curvature import FrequentDirections
+from mlogb_core.literal import _dual_root
 
 
 def make(K, d, m, **changes):
@@ -91,7 +92,7 @@ CONSTANTS = {
 @pytest.mark.parametrize("compiled", FORMS)
 @pytest.mark.parametrize("name", CONSTANTS)
 def test_where_a_threshold_lies_does_not_matter(name, compiled, monkeypatch):
-    """The same iterates with each threshold far below and far above: either answer to the question is right."""
+    """The same iterates with each threshold far below and far above: either answer is right."""
     modules = [low_rank]
     if compiled:
         from mlogb_core import compiled as kernels
@@ -133,3 +134,12 @@ def test_a_step_to_the_last_bit_of_the_sphere_is_projected_or_not_alike(compiled
             policy = make_policy(S * (1.0 + bits * 2.0**-52))
             policy.update(actions[0], 1)
             np.testing.assert_allclose(policy.parameter, free.parameter, rtol=0, atol=1e-14)
+
+
+def test_a_root_that_roundoff_leaves_at_an_end_of_its_bracket():
+    """A length of S to the last bit by one sum, and not by the other that told that it is above S."""
+    above = np.nextafter(1.0, 2.0)
+    assert _dual_root(lambda nu: 1.0, 1.0, above, 3.0) == 0.0
+    upper = _dual_root(lambda nu: above**2, 1.0, above, 3.0)
+    assert 0.0 < upper <= 4.0 * 3.0 * (above - 1.0)
+    assert _dual_root(lambda nu: (2.0 / (1.0 + nu)) ** 2, 1.0, 2.0, 1.0) == pytest.approx(1.0, rel=1e-14)
