@@ -979,15 +979,14 @@ def _direction(
     """Coordinates of W' - W in the joint basis; see `base.step_weights`."""
     K, r = inside.shape
     k = outside.shape[1]
-    solved = inside.copy()
+    solved, block = inside.copy(), np.empty((K, K))
     for i in range(K):
         _forward(ridge, solved[i])
-        _backward(ridge, solved[i])
-    block = np.empty((K, K))
-    for i in range(K):
         for j in range(i + 1):
-            entry = 0.5 * (_dot(solved[i], inside[j]) + _dot(solved[j], inside[i]))
+            entry = _dot(solved[i], solved[j])
             block[i, j] = block[j, i] = entry + _dot(outside[i], outside[j]) / lam
+    for i in range(K):
+        _backward(ridge, solved[i])
     weights = _step_weights(block, residual, factor, step_size)
     direction = np.zeros(r + k)
     for i in range(K):
@@ -998,16 +997,19 @@ def _direction(
 
 @_kernel
 def _step_weights(block: Array, residual: Array, factor: Array, step_size: float) -> Array:
-    """See `base.step_weights`."""
+    """See `base.step_weights`.
+
+    F (F' A), not (F F') A. Where A is large along the direction that F' nearly annuls, roundoff in F' A is
+    harmless: F in front turns it into a direction that the inverse does not enlarge. Roundoff in F F' is
+    enlarged by the condition number of the matrix.
+    """
     K = residual.size
-    jacobian = np.zeros((K, K))
-    for i in range(K):
-        for j in range(K):
-            jacobian[i, j] = _dot(factor[i], factor[j])
+    columns, product = factor.T.copy(), np.zeros((K, K))
+    for k in range(K):
+        _add_rows(columns[k], block, 0, K, product[k])
     matrix, weights = np.zeros((K, K)), residual.copy()
     for i in range(K):
-        for j in range(K):
-            matrix[i, j] = step_size * _dot(jacobian[i], block[j])
+        _add_rows(step_size * factor[i], product, 0, K, matrix[i])
         matrix[i, i] += 1.0
     _eliminate(matrix, weights)
     return weights
