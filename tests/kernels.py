@@ -32,7 +32,10 @@ NEEDS = {
 }
 TESTS = (
     ("test_compiled.py", "degenerate_streams or a_buffer or bottom_pair or either_form or polar"),
-    ("test_robustness.py", "streams and not thousands or extreme_sketch or outside_the_ball"),
+    (
+        "test_robustness.py",
+        "buffered_sketch or outside_the_ball or play_the_literal and (span or axes or zero)",
+    ),
     (
         "test_buffer.py test_choice.py test_curvature.py test_orthogonality.py test_policies.py "
         "test_projection.py test_roundoff.py",
