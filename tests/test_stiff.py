@@ -10,8 +10,11 @@ from __future__ import annotations
 import mpmath as mp
 import numpy as np
 import pytest
+import scipy.linalg
 from helpers import EPS
 
+from mlogb_core import ConstantRadius, eofd
+from mlogb_core._linalg import smallest_eigenpairs
 from mlogb_core.curvature.base import step_weights
 from mlogb_core.link import jacobian_factor, loss_residual, outcome_probabilities
 
@@ -63,3 +66,30 @@ def test_the_weights_of_a_step(K):
             v, bound = weights_and_bound(A, u, F, eta)
             for weights in (step_weights, compiled._step_weights):
                 assert max(size(exact(weights(A, u, F, eta)) - v)) <= FACTOR * bound
+
+
+def test_eigenvectors_of_a_core_whose_entries_differ_by_thirty_decades_are_orthonormal():
+    """Here LAPACK's driver by robust representations reports success and returns parallel vectors."""
+    heavy = np.array([[2.260e-02, 5.732e-03], [5.732e-03, 1.453e-03]])
+    rng = np.random.default_rng(90)
+    rows = rng.standard_normal((4, 6)) * 10.0 ** rng.uniform(-17, 0, (4, 1)) * 10.0 ** rng.uniform(-17, 0, 6)
+    for matrix in (rows.T @ rows, scipy.linalg.block_diag(heavy, 1e-31 * np.eye(3), 1e-51)):
+        vectors = smallest_eigenpairs(matrix, 4)[1]
+        np.testing.assert_allclose(vectors.T @ vectors, np.eye(4), rtol=0, atol=1e-13)
+
+
+def nearly_parallel(rng, n, d):
+    actions = rng.standard_normal((n, d))
+    return actions[0] + 10.0 ** rng.uniform(-10, -3, (n, 1)) * actions
+
+
+def test_the_basis_stays_orthonormal_under_nearly_parallel_actions():
+    for seed in (18, 35, 112, 1186):  # the seeds of every thirtieth game that LAPACK's driver spoiled
+        rng = np.random.default_rng(seed)
+        settings = {"regularization": 1e-4, "step_size": 1e3, "norm_bound": 1e2, "sketch_size": 2}
+        for form in (False, True):
+            policy = eofd(2, np.arange(1.0, 5.0) / 4, radius=ConstantRadius(0.1), compiled=form, **settings)
+            for x in nearly_parallel(rng, 24, 2):
+                policy.update(x / np.linalg.norm(x), int(rng.integers(5)))
+                basis = policy.curvature.basis
+                assert np.abs(basis @ basis.T - np.eye(len(basis))).max() <= 1e-13
