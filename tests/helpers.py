@@ -179,11 +179,12 @@ def exact_solve(matrix, vector):
     return b
 
 
-def exact_step(Z, W, x, outcome, step_size, norm_bound, digits=60, roundoff=(0.0, 0.0)):
+def exact_step(Z, W, x, outcome, step_size, norm_bound, digits=60, roundoff=(0.0, 0.0, 0.0)):
     """The proximal Newton step from a Decimal Z, and how far outside the ball it ended before projection.
 
     The second number is |W'|/S; the projection is needed where it is above 1. `roundoff` says what
-    is added to the residual, and which share of its length to the point before projection.
+    is added to the residual, which share of its length to the point before projection, and which share of
+    the summands' sizes to the product of the step's matrix with that point.
     """
     with localcontext() as context:
         context.prec = digits
@@ -197,6 +198,7 @@ def exact_step(Z, W, x, outcome, step_size, norm_bound, digits=60, roundoff=(0.0
         point = point + length * exact(roundoff[1])
         length = (point @ point).sqrt()
         image, nu, projected = tilde @ point, Decimal(0), point
+        image = image + np.abs(tilde) @ np.abs(point) * exact(roundoff[2])
         while length > S:
             shifted = tilde + nu * exact(np.eye(len(point)))
             projected = exact_solve(shifted, image)
