@@ -734,7 +734,11 @@ def _factor_one(upper: Array, j: int) -> bool:
 def _triangle(
     inside: Array, action: Array, smallest_square: float, well_outside: float
 ) -> tuple[Array, bool]:
-    """T with T T' = |x|^2 I - G G', and whether it is far enough from singular."""
+    """T with T T' = |x|^2 I - G G', and whether it is far enough from singular.
+
+    Far enough is a question of time: what cancels in T shows in the overlap with the basis, which is
+    measured, and `_SKEW` mends it.
+    """
     K = inside.shape[0]
     square = _dot(action, action)
     T = np.zeros((K, K))
@@ -783,6 +787,8 @@ def _step(
     K, d = parameter.shape
     outside, well = _triangle(inside, action, smallest_square, well_outside)
     residual, factor = _residual_and_factor(parameter, action, outcome)
+    # Without room for K more directions T is singular; should the basis have lost its orthonormality, no row
+    # may be written that is not there.
     if not well or rank + K > rows.shape[0]:
         return parameter, _CAREFUL, rank, inside, outside, residual, factor, core
     direction = _direction(inside, outside, ridge, residual, factor, step_size, lam)
@@ -903,7 +909,7 @@ def _step_in_frame(
 def _may_leave(vector: Array, direction: Array, norm_bound: float) -> bool:
     """Whether the triangle inequality leaves open if the step leads out of the ball."""
     longest = math.sqrt(_dot(vector, vector)) + math.sqrt(_dot(direction, direction))
-    return not longest < norm_bound * (1.0 - 1e-9)
+    return not longest < norm_bound
 
 
 @_kernel
@@ -1124,7 +1130,8 @@ def _tridiagonal_root(
 def _polar(columns: Array) -> tuple[Array, Array, bool]:
     """`_linalg.polar` of a matrix given by its columns, and whether it is far enough from singular.
 
-    By Jacobi's rotations of the columns, whose lengths become the singular values.
+    By Jacobi's rotations of the columns, whose lengths become the singular values. The factors are as
+    accurate with small singular values as with large ones, as long as products of squares do not underflow.
     """
     k = columns.shape[0]
     W, V = columns.copy(), np.eye(k)
@@ -1152,7 +1159,7 @@ def _polar(columns: Array) -> tuple[Array, Array, bool]:
     orthogonal, inverse, certain = np.zeros((k, k)), np.zeros((k, k)), True
     for p in range(k):
         singular = math.sqrt(_dot(W[p], W[p]))
-        if k > 1 and not singular > 1e-6:
+        if k > 1 and not singular > 1e-70:
             certain = False
         sign = -1.0 if k == 1 and W[0, 0] < 0.0 else 1.0
         for i in range(k):

@@ -179,21 +179,26 @@ def exact_solve(matrix, vector):
     return b
 
 
-def exact_step(Z, W, x, outcome, step_size, norm_bound, digits=60):
+def exact_step(Z, W, x, outcome, step_size, norm_bound, digits=60, roundoff=(0.0, 0.0, 0.0)):
     """The proximal Newton step from a Decimal Z, and how far outside the ball it ended before projection.
 
-    The second number is |W'|/S; the projection is needed where it is above 1.
+    The second number is |W'|/S; the projection is needed where it is above 1. `roundoff` says what
+    is added to the residual, which share of its length to the point before projection, and which share of
+    the summands' sizes to the product of the step's matrix with that point.
     """
     with localcontext() as context:
         context.prec = digits
         S, eta = Decimal(float(norm_bound)), Decimal(float(step_size))
         p = np.array(exact_probabilities(exact(W) @ exact(x), digits), dtype=object)
-        residual = p[1:] - exact(np.eye(len(p))[outcome, 1:])
+        residual = p[1:] - exact(np.eye(len(p))[outcome, 1:]) + exact(roundoff[0])
         tilde = Z + eta * exact_hessian(W, x, digits)
         point = exact(W).ravel() - eta * exact_solve(tilde, np.kron(residual, exact(x)))
         length = (point @ point).sqrt()
         excess = float(length / S)
+        point = point + length * exact(roundoff[1])
+        length = (point @ point).sqrt()
         image, nu, projected = tilde @ point, Decimal(0), point
+        image = image + np.abs(tilde) @ np.abs(point) * exact(roundoff[2])
         while length > S:
             shifted = tilde + nu * exact(np.eye(len(point)))
             projected = exact_solve(shifted, image)

@@ -76,7 +76,7 @@ def suite() -> list[str]:
     """The fast tests that are about the library, as arguments of pytest."""
     names = (
         "link", "choice", "confidence", "curvature", "projection", "environments", "policies",
-        "simulation", "buffer", "orthogonality", "oracle", "compiled",
+        "simulation", "buffer", "orthogonality", "oracle", "compiled", "compiled_faults", "stiff",
     )  # fmt: skip
     bounds = sorted(path.name for path in HERE.glob("test_bounds_*.py"))
     return [f"tests/{name}" for name in [*(f"test_{name}.py" for name in names), *bounds]]

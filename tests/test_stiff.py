@@ -10,10 +10,14 @@ from __future__ import annotations
 import mpmath as mp
 import numpy as np
 import pytest
-from helpers import EPS
+import scipy.linalg
+from helpers import EPS, exact_hessian, exact_low_rank, exact_step
+from helpers import exact as exact_decimals
 
+from mlogb_core import ConstantRadius, OptimisticPolicy, eofd
+from mlogb_core._linalg import smallest_eigenpairs
 from mlogb_core.curvature.base import step_weights
-from mlogb_core.link import jacobian_factor, loss_residual, outcome_probabilities
+from mlogb_core.link import jacobian, jacobian_factor, loss_residual, outcome_probabilities
 
 pytest.importorskip("numba", reason="the compiled form is the optional extra [fast]")
 from mlogb_core import compiled  # needs numba
@@ -63,3 +67,119 @@ def test_the_weights_of_a_step(K):
             v, bound = weights_and_bound(A, u, F, eta)
             for weights in (step_weights, compiled._step_weights):
                 assert max(size(exact(weights(A, u, F, eta)) - v)) <= FACTOR * bound
+
+
+def test_eigenvectors_of_a_core_whose_entries_differ_by_thirty_decades_are_orthonormal():
+    """Here LAPACK's driver by robust representations reports success and returns parallel vectors."""
+    heavy = np.array([[2.260e-02, 5.732e-03], [5.732e-03, 1.453e-03]])
+    rng = np.random.default_rng(90)
+    rows = rng.standard_normal((4, 6)) * 10.0 ** rng.uniform(-17, 0, (4, 1)) * 10.0 ** rng.uniform(-17, 0, 6)
+    for matrix in (rows.T @ rows, scipy.linalg.block_diag(heavy, 1e-31 * np.eye(3), 1e-51)):
+        vectors = smallest_eigenpairs(matrix, 4)[1]
+        np.testing.assert_allclose(vectors.T @ vectors, np.eye(4), rtol=0, atol=1e-13)
+
+
+def nearly_parallel(rng, n, d):
+    actions = rng.standard_normal((n, d))
+    return actions[0] + 10.0 ** rng.uniform(-10, -3, (n, 1)) * actions
+
+
+def test_the_basis_stays_orthonormal_under_nearly_parallel_actions():
+    for seed in (18, 35, 112, 1186):  # the seeds of every thirtieth game that LAPACK's driver spoiled
+        rng = np.random.default_rng(seed)
+        settings = {"regularization": 1e-4, "step_size": 1e3, "norm_bound": 1e2, "sketch_size": 2}
+        for form in (False, True):
+            policy = eofd(2, np.arange(1.0, 5.0) / 4, radius=ConstantRadius(0.1), compiled=form, **settings)
+            for x in nearly_parallel(rng, 24, 2):
+                policy.update(x / np.linalg.norm(x), int(rng.integers(5)))
+                basis = policy.curvature.basis
+                assert np.abs(basis @ basis.T - np.eye(len(basis))).max() <= 1e-13
+
+
+# Whole steps: K, d, lambda, eta, S.
+STEPS = [(1, 5, 1e-8, 1.0, 1.0), (2, 4, 1e-8, 1e6, 1e6), (3, 3, 1e-8, 1.0, 1.0), (4, 2, 1e-4, 1e3, 1e2)]
+STEPS += [(3, 3, 1e-6, 1e-2, 1e3), (2, 4, 1e-8, 1e2, 1e-1), (6, 2, 1e-4, 1e3, 1e2), (5, 2, 1.0, 1e6, 1e6)]
+
+
+def eight_decades(rng, n, d):
+    actions = rng.standard_normal((n, d))
+    return actions * 10.0 ** rng.uniform(-6, 2, (n, 1)) / np.linalg.norm(actions, axis=1, keepdims=True)
+
+
+def axes(rng, n, d):
+    return np.eye(d)[rng.integers(d, size=n)]
+
+
+def signs(rng, shape):
+    """A symmetric matrix of signs, or any array of them that is not square."""
+    signs = rng.choice([-1.0, 1.0], size=shape)
+    return np.tril(signs) + np.tril(signs, -1).T if len(signs.shape) == 2 else signs
+
+
+def how_far_roundoff_moves(policy, x, outcome, step, rng):
+    """The largest change of the exact step by roundoff in what every form of the step rounds.
+
+    That is W, x, the basis, the core, the Jacobian, the residual and the point before its projection. The
+    core of the step is rounded on the scale of its largest entry: its basis is any orthonormal one.
+    """
+    curvature, W = policy.curvature, policy.parameter
+    (K, d), core, basis, moved = W.shape, curvature.core, curvature.basis, 0.0
+    J = jacobian(outcome_probabilities(W @ x))
+    heavy = max(np.abs(core).max(initial=0.0), policy.step_size * (x @ x) / 4.0)
+    for _ in range(3):
+        curvature.core = core + EPS * heavy * signs(rng, core.shape)
+        curvature.basis = basis * (1.0 + EPS * rng.choice([-1.0, 1.0], size=basis.shape))
+        change = policy.step_size * EPS * np.kron(J * signs(rng, J.shape), np.outer(x, x))
+        Z = exact_low_rank(curvature) + exact_decimals(change)
+        near = (a * (1.0 + EPS * rng.choice([-1.0, 1.0], size=a.shape)) for a in (W, x))
+        roundoff = (EPS / 2.0 * signs(rng, (K,)), *EPS * rng.choice([-1.0, 1.0], size=(2, K * d)))
+        given = (outcome, policy.step_size, policy.norm_bound)
+        moved = max(moved, np.abs(exact_step(Z, *near, *given, roundoff=roundoff)[0] - step).max())
+    curvature.core, curvature.basis = core, basis
+    return moved
+
+
+@pytest.mark.parametrize("actions", [nearly_parallel, eight_decades, axes])
+def test_whole_steps(actions):
+    """From the same state each time; the compiled form's worst step against the other's and roundoff."""
+    projected = 0
+    for case, (K, d, lam, eta, S) in enumerate(STEPS):
+        rng = np.random.default_rng(case)
+        settings = {"regularization": lam, "step_size": eta, "norm_bound": S, "radius": ConstantRadius(0.1)}
+        policy = eofd(d, np.arange(1.0, K + 1) / K, sketch_size=2 if case % 2 else K * d, **settings)
+        worst = {False: 1.0, True: 1.0}
+        for t, x in enumerate(actions(rng, 20, d)):
+            outcome, state = int(rng.integers(K + 1)), policy.state_dict()
+            if t % 4 == 3:
+                Z, W = exact_low_rank(policy.curvature), policy.parameter
+                expected, excess = exact_step(Z, W, x, outcome, eta, S)
+                moved = how_far_roundoff_moves(policy, x, outcome, expected, rng)
+                moved = max(moved, EPS * np.abs(expected).max())
+                projected += excess > 1.0
+                for form in worst:
+                    twin = OptimisticPolicy.from_state(state | {"compiled": form})
+                    twin.update(x, outcome)
+                    worst[form] = max(worst[form], np.abs(twin.parameter - expected).max() / moved)
+            policy.update(x, outcome)
+        assert worst[True] <= FACTOR * worst[False], (case, worst)
+    assert projected > len(STEPS)
+
+
+@pytest.mark.parametrize("actions", [nearly_parallel, eight_decades, axes])
+def test_whole_games(actions):
+    """Against a game that is played in 60 digits but for its W, which is rounded once a round."""
+    for case, (K, d, lam, eta, S) in enumerate(STEPS):
+        rng = np.random.default_rng(case)
+        settings = {"regularization": lam, "step_size": eta, "norm_bound": S, "radius": ConstantRadius(0.1)}
+        settings["sketch_size"] = K * d
+        rewards = np.arange(1.0, K + 1) / K
+        plain, fast = (eofd(d, rewards, compiled=form, **settings) for form in (False, True))
+        Z, W, worst = exact_decimals(lam * np.eye(K * d)), np.zeros((K, d)), [EPS * S, 0.0]
+        for x in actions(rng, 12, d):
+            outcome = int(rng.integers(K + 1))
+            W, _ = exact_step(Z, W, x, outcome, eta, S)
+            Z = Z + exact_hessian(W, x)
+            for i, policy in enumerate((plain, fast)):
+                policy.update(x, outcome)
+                worst[i] = max(worst[i], np.abs(policy.parameter - W).max())
+        assert worst[1] <= FACTOR * worst[0], (case, worst)
