@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test test-browser test-slow test-very-slow mutants claims data book explorer bench lint notebooks readme lab lock clean
+.PHONY: help setup reproduce test test-kernels test-browser test-slow test-very-slow mutants claims data book explorer bench lint notebooks readme lab lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,9 @@ test: lint  ## every check: lint, types, unit, property and doc tests, notebooks
 
 test-browser: $(STAMP)  ## build the book and read it in an installed Chromium or Chrome (a minute or two)
 	$(BIN)/python -m pytest -m browser tests/test_site.py
+
+test-kernels: $(STAMP)  ## the fast numerical tests under every OpenBLAS kernel that this processor can run
+	$(BIN)/python tests/kernels.py
 
 test-slow: $(STAMP)  ## the long comparisons with the literal algorithms
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope -m slow

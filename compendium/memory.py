@@ -41,7 +41,8 @@ def held_bytes(setting: Setting, policy: str = "eofd") -> int:
     if policy == "eofd":
         size = environment.rewards.size * environment.n_features
         rank = min(setting.sketch_size, size)
-        full = {"curvature.basis": np.eye(rank, size), "curvature.core": np.eye(rank)}
+        full: dict[str, Any] = {"curvature.basis": np.eye(rank, size), "curvature.core": np.eye(rank)}
+        full["curvature.reserved"] = rank
         built = OptimisticPolicy.from_state(built.state_dict() | full)
     features = environment.instance(rng).actions(rng).features
     built.update(features[built.select(features)], 0)

@@ -250,6 +250,6 @@ def filled_eofd(K: int, d: int, m: int, *, beta: float = 0.01, norm_bound: float
     )
     basis = np.zeros((m, K * d))
     basis[np.arange(m), np.arange(m) * (K * d) // m] = 1.0
-    full = {"basis": basis, "core": np.diag(np.linspace(1.0, 2.0, m))}
+    full = {"basis": basis, "core": np.diag(np.linspace(1.0, 2.0, m)), "reserved": m}
     policy.curvature = FrequentDirections.from_state(policy.curvature.state_dict() | full)
     return policy

@@ -36,6 +36,7 @@ class Choice(NamedTuple):
     margin: float
 
 
+@np.errstate(under="ignore")
 def choose(scores: Array, tolerance: float = TIE_TOLERANCE) -> Choice:
     r"""Index of the best score; ties go to the lowest index.
 
@@ -70,6 +71,7 @@ def choose(scores: Array, tolerance: float = TIE_TOLERANCE) -> Choice:
     return _choose(_finite(scores), tolerance)
 
 
+@np.errstate(under="ignore")
 def choose_pruned(
     lower: Array,
     upper: Array,

@@ -92,15 +92,20 @@ class CompiledPolicy(OptimisticPolicy):
     Raises
     ------
     ValueError
-        If the curvature is of another kind.
+        If the curvature is of another class, a subclass included; the message names it.
     """
 
     compiled = True
     curvature: Any  # its arrays are the kernels' business, whichever it is
 
     def __init__(self, curvature: Any, rewards: Any, **settings: Any) -> None:
-        if not isinstance(curvature, FrequentDirections | DenseCurvature):
-            raise ValueError(f"curvature must be a sketch or the full Hessian, got {curvature!r}")
+        # Exactly these: of a subclass the kernels would leave out what it does otherwise.
+        if type(curvature) not in (FrequentDirections, DenseCurvature):
+            raise ValueError(
+                "curvature must be a sketch or the full Hessian, of the class FrequentDirections or "
+                f"DenseCurvature itself, got {type(curvature).__qualname__}: without compiled=True it is "
+                "played by its own code"
+            )
         super().__init__(curvature, rewards, **settings)
         self._total = 0.5 * float(self.rewards.sum())
         if curvature.n_features != _TINY:
@@ -279,8 +284,8 @@ class CompiledPolicy(OptimisticPolicy):
         sketch = self.curvature
         n, kept = len(core), sketch.sketch_size
         check_regularization(sketch.regularization, float(core.diagonal().max(initial=0.0)))
-        if n <= sketch.rank_bound:
-            sketch._hold(core)
+        if n <= kept or not sketch._is_due():
+            sketch._end_round(core)
             return
         pair = _bottom_pair(core) if n - kept == 1 and n >= _LARGE else None
         if pair is None:
@@ -297,7 +302,7 @@ class CompiledPolicy(OptimisticPolicy):
             core, scaled = _reflect(rows, core, reflector, orthogonal, inverse, *settings)
         if wide:
             add_product(rows[:kept], scaled[:, :kept].T, reflector @ rows, scale=-1.0)
-        sketch._hold(core)
+        sketch._end_round(core)
         sketch.shrinkage += discarded
 
 
@@ -336,8 +341,8 @@ def _bottom_pair(matrix: Array) -> tuple[float, Array] | None:
 
 
 def _writable(array: Array) -> Array:
-    """The array, or its copy if it is read-only: for those numba would compile every kernel again."""
-    return array if array.flags.writeable else array.copy()
+    """The array, or its copy if it is read-only or not aligned: numba would compile each kernel again."""
+    return array if array.flags.behaved else array.copy()
 
 
 @cache
@@ -974,15 +979,14 @@ def _direction(
     """Coordinates of W' - W in the joint basis; see `base.step_weights`."""
     K, r = inside.shape
     k = outside.shape[1]
-    solved = inside.copy()
+    solved, block = inside.copy(), np.empty((K, K))
     for i in range(K):
         _forward(ridge, solved[i])
-        _backward(ridge, solved[i])
-    block = np.empty((K, K))
-    for i in range(K):
         for j in range(i + 1):
-            entry = 0.5 * (_dot(solved[i], inside[j]) + _dot(solved[j], inside[i]))
+            entry = _dot(solved[i], solved[j])
             block[i, j] = block[j, i] = entry + _dot(outside[i], outside[j]) / lam
+    for i in range(K):
+        _backward(ridge, solved[i])
     weights = _step_weights(block, residual, factor, step_size)
     direction = np.zeros(r + k)
     for i in range(K):
@@ -993,16 +997,19 @@ def _direction(
 
 @_kernel
 def _step_weights(block: Array, residual: Array, factor: Array, step_size: float) -> Array:
-    """See `base.step_weights`."""
+    """See `base.step_weights`.
+
+    F (F' A), not (F F') A. Where A is large along the direction that F' nearly annuls, roundoff in F' A is
+    harmless: F in front turns it into a direction that the inverse does not enlarge. Roundoff in F F' is
+    enlarged by the condition number of the matrix.
+    """
     K = residual.size
-    jacobian = np.zeros((K, K))
-    for i in range(K):
-        for j in range(K):
-            jacobian[i, j] = _dot(factor[i], factor[j])
+    columns, product = factor.T.copy(), np.zeros((K, K))
+    for k in range(K):
+        _add_rows(columns[k], block, 0, K, product[k])
     matrix, weights = np.zeros((K, K)), residual.copy()
     for i in range(K):
-        for j in range(K):
-            matrix[i, j] = step_size * _dot(jacobian[i], block[j])
+        _add_rows(step_size * factor[i], product, 0, K, matrix[i])
         matrix[i, i] += 1.0
     _eliminate(matrix, weights)
     return weights

@@ -87,7 +87,7 @@ class ConstantRadius:
 
     def describe(self) -> dict[str, Any]:
         """The rule and its numbers."""
-        return {"kind": "constant"} | asdict(self)
+        return {"kind": _kind(self, "constant")} | asdict(self)
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class RidgeRadius:
 
     def describe(self) -> dict[str, Any]:
         """The rule and its numbers."""
-        return {"kind": "ridge"} | asdict(self)
+        return {"kind": _kind(self, "ridge")} | asdict(self)
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class TheoremRadius:
 
     def describe(self) -> dict[str, Any]:
         """The rule and its numbers."""
-        return {"kind": "theorem"} | {k: v for k, v in asdict(self).items() if v is not None}
+        return {"kind": _kind(self, "theorem")} | {k: v for k, v in asdict(self).items() if v is not None}
 
 
 _RADII: dict[str, Callable[..., Radius]] = {
@@ -207,6 +207,11 @@ _RADII: dict[str, Callable[..., Radius]] = {
     "ridge": RidgeRadius,
     "theorem": TheoremRadius,
 }
+
+
+def _kind(radius: Radius, kind: str) -> str:
+    """The kind, or the class of a subclass: that is another rule, which `radius_from` refuses by name."""
+    return kind if type(radius) is _RADII[kind] else f"{type(radius).__module__}.{type(radius).__qualname__}"
 
 
 def radius_from(description: Mapping[str, Any]) -> Radius:

@@ -17,6 +17,9 @@ from numpy.typing import ArrayLike
 
 from mlogb_core._validation import Array, as_finite, as_integer, as_outcome, as_vector
 
+# Above, the exponential function of the negative number is not a normal number.
+_UNDERFLOWS = 700.0
+
 
 def outcome_probabilities(logits: ArrayLike) -> Array:
     r"""Probabilities of the outcomes 0..K, safe for any finite logits.
@@ -53,7 +56,7 @@ def outcome_probabilities(logits: ArrayLike) -> Array:
     """
     if type(logits) is np.ndarray and logits.shape == (1,) and logits.dtype == np.float64:
         logit = float(logits[0])  # a policy's every round at K = 1
-        if math.isfinite(logit):
+        if abs(logit) < _UNDERFLOWS:
             small = float(np.exp(-abs(logit)))
             pair = 1.0 / (1.0 + small), small / (1.0 + small)
             return np.array(pair if logit <= 0.0 else pair[::-1])
@@ -62,12 +65,14 @@ def outcome_probabilities(logits: ArrayLike) -> Array:
         raise ValueError(f"logits must have shape (..., K) with K >= 1, got {logits.shape}")
     weights = np.zeros((*logits.shape[:-1], logits.shape[-1] + 1))
     weights[..., 1:] = logits
-    weights -= np.maximum.reduce(weights, axis=-1, keepdims=True)
-    np.exp(weights, out=weights)
-    weights /= np.add.reduce(weights, axis=-1, keepdims=True)
+    with np.errstate(over="ignore", under="ignore"):  # the difference of 1e308 and -1e308; exp(-1000)
+        weights -= np.maximum.reduce(weights, axis=-1, keepdims=True)
+        np.exp(weights, out=weights)
+        weights /= np.add.reduce(weights, axis=-1, keepdims=True)
     return weights
 
 
+@np.errstate(under="ignore")
 def jacobian(probabilities: Array) -> Array:
     r"""Jacobian of the link, :math:`\nabla\sigma = \operatorname{diag}(p) - p p^\top`.
 
@@ -94,6 +99,7 @@ def jacobian(probabilities: Array) -> Array:
     return np.asarray(matrix)
 
 
+@np.errstate(under="ignore")
 def jacobian_factor(probabilities: Array) -> Array:
     r"""Factor of the link's Jacobian, without an eigendecomposition.
 
@@ -129,6 +135,7 @@ def jacobian_factor(probabilities: Array) -> Array:
     return np.asarray(factor)
 
 
+@np.errstate(under="ignore")
 def reward_curvature(probabilities: Array, rewards: ArrayLike) -> Array:
     r"""Hessian of the expected reward in the logits, :math:`D^2\sigma(z)[r]`.
 
@@ -162,6 +169,7 @@ def reward_curvature(probabilities: Array, rewards: ArrayLike) -> Array:
     return np.asarray(np.diag(c) - cross - cross.T)
 
 
+@np.errstate(under="ignore")
 def expected_reward(probabilities: Array, rewards: Array) -> Array:
     r"""Expected reward :math:`r^\top\sigma` for one or many rows of probabilities.
 
@@ -192,7 +200,8 @@ def log_loss(logits: ArrayLike, outcome: int) -> float:
     Returns
     -------
     float
-        The loss, >= 0, in nats; finite for any finite logits.
+        The loss, >= 0, in nats; finite for any finite logits: the largest double, some 1.8e308, where it
+        would be above that.
 
     Raises
     ------
@@ -210,9 +219,12 @@ def log_loss(logits: ArrayLike, outcome: int) -> float:
     outcome = as_outcome(outcome, logits.size)
     padded = np.concatenate(([0.0], logits))
     shift = padded.max()
-    return float(np.log(np.exp(padded - shift).sum()) + (shift - padded[outcome]))
+    with np.errstate(over="ignore", under="ignore"):
+        loss = np.log(np.exp(padded - shift).sum()) + (shift - padded[outcome])
+    return min(float(loss), float(np.finfo(np.float64).max))
 
 
+@np.errstate(under="ignore")
 def loss_residual(probabilities: Array, outcome: int) -> Array:
     r"""Gradient of the loss in the logits, :math:`\sigma(z) - \mathbf{y}`.
 
@@ -237,6 +249,7 @@ def loss_residual(probabilities: Array, outcome: int) -> Array:
     return residual
 
 
+@np.errstate(under="ignore")
 def loss_gradient(parameter: Array, action: Array, outcome: int) -> Array:
     r"""Gradient of :math:`\ell(W) = -\ln\sigma_y(Wx)`, as a K x d matrix.
 
@@ -259,6 +272,7 @@ def loss_gradient(parameter: Array, action: Array, outcome: int) -> Array:
     return np.outer(residual, action)
 
 
+@np.errstate(under="ignore")
 def loss_hessian_factor(parameter: Array, action: Array) -> Array:
     r"""Factor of the loss Hessian: :math:`B B^\top = \nabla\sigma(Wx) \otimes x x^\top`.
 

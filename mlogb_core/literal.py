@@ -153,6 +153,7 @@ class LiteralPolicy:
             )
         )
 
+    @np.errstate(under="ignore")
     def scores(self, actions: ArrayLike) -> Array:
         """Optimistic rewards (K >= 2) or optimistic logits (K = 1), one action after the other."""
         return np.array([self._score(x) for x in np.asarray(actions, dtype=np.float64)])
@@ -163,6 +164,7 @@ class LiteralPolicy:
         self.margin = choice.margin
         return choice.action
 
+    @np.errstate(under="ignore")
     def update(self, action: ArrayLike, outcome: int) -> None:
         """Gradient step, projection, Hessian update."""
         x = np.asarray(action, dtype=np.float64)
@@ -384,14 +386,23 @@ def _dual_root(f: Callable[[float], float], norm_bound: float, length: float, la
     r"""Root of :math:`f(\nu) = S^2` by Brent's method.
 
     Every term of f shrinks at least as fast as that of the largest eigenvalue, so the root is at
-    most :math:`\mu_{max}(\|W'\|/S - 1)`.
+    most :math:`\mu_{max}(\|W'\|/S - 1)`. Where roundoff leaves no change of sign between 0 and that, the
+    length is S to roundoff at one of the two.
     """
-    upper = largest * (length / norm_bound - 1.0)
+    upper = largest * (length / norm_bound - 1.0) * (1.0 + 1e-12) + 1e-300
+
+    def excess(nu: float) -> float:
+        return float(np.sqrt(f(nu)) / norm_bound - 1.0)
+
+    if excess(0.0) <= 0.0:
+        return 0.0
+    if excess(upper) >= 0.0:
+        return upper
     return float(
         brentq(
-            lambda nu: np.sqrt(f(nu)) / norm_bound - 1.0,
+            excess,
             0.0,
-            upper * (1.0 + 1e-12) + 1e-300,
+            upper,
             xtol=1e-300,
             rtol=4 * np.finfo(np.float64).eps,
             maxiter=500,

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError
 
+from mlogb_core._ownership import Owned
 from mlogb_core._validation import (
     Array,
     as_actions,
@@ -68,7 +69,7 @@ class _Selected(NamedTuple):
     image: Array
 
 
-class OptimisticPolicy:
+class OptimisticPolicy(Owned):
     r"""Optimism over a curvature: select by :math:`R_t(x)`, update by a proximal Newton step.
 
     For K >= 2 the score of an action is
@@ -179,6 +180,7 @@ class OptimisticPolicy:
             self._hessian_movement,
         )
 
+    @np.errstate(under="ignore")
     def summary(self) -> dict[str, float]:
         r"""What the policy has come to, in four numbers.
 
@@ -197,6 +199,7 @@ class OptimisticPolicy:
             "smallest_margin": self.smallest_margin,
         }
 
+    @np.errstate(under="ignore")
     def scores(self, actions: ArrayLike) -> Array:
         """Optimistic scores of all the actions.
 
@@ -222,6 +225,7 @@ class OptimisticPolicy:
         blocks = self.curvature.inverse_blocks(estimate.actions)
         return estimate.value + self._bonus(beta, estimate.slopes, blocks)
 
+    @np.errstate(over="ignore", under="ignore")  # of what overflows the result is checked
     def select(self, actions: ArrayLike) -> int:
         r"""Index of the action with the best optimistic score; ties go to the lowest index.
 
@@ -256,6 +260,7 @@ class OptimisticPolicy:
         self.margin = choice.margin
         return choice.action
 
+    @np.errstate(over="ignore", under="ignore")  # of what overflows the result is checked
     def update(self, action: ArrayLike, outcome: int) -> None:
         """Take the proximal Newton step for one outcome and add its Hessian.
 
@@ -299,12 +304,14 @@ class OptimisticPolicy:
         pickle, by `from_state(numpy.load(path))`.
         """
         curvature = {f"curvature.{k}": v for k, v in self.curvature.state_dict().items()}
+        kind = type(self.curvature)
         selected = {} if self._selected is None else self._selected._asdict()
         return (
             curvature
             | {f"selected.{k}": v.copy() for k, v in selected.items()}
             | {
-                "curvature": type(self.curvature).__name__,
+                "policy": _class_name(type(self)),
+                "curvature": kind.__name__ if kind in _CURVATURES.values() else _class_name(kind),
                 "compiled": self.compiled,
                 "radius": json.dumps(self.radius.describe()),
                 "rewards": self.rewards.copy(),
@@ -327,8 +334,16 @@ class OptimisticPolicy:
         Raises
         ------
         ValueError
-            If an entry is missing or does not fit.
+            If an entry is missing or does not fit, or the state is that of another class: of a policy, a
+            curvature or a radius that is not the library's own.
+
+        Notes
+        -----
+        A subclass gets a policy of its own class if its constructor takes the same arguments; what else it
+        holds is for its own `state_dict` and `from_state`. `compiled` says which of the library's two
+        forms goes on.
         """
+        maker = cls._maker(str(take(state, "policy")), bool(take(state, "compiled")))
         kind = str(take(state, "curvature"))
         if kind not in _CURVATURES:
             raise ValueError(f"curvature must be one of {sorted(_CURVATURES)}, got {kind!r}")
@@ -336,7 +351,7 @@ class OptimisticPolicy:
         curvature = _CURVATURES[kind].from_state(
             {key.removeprefix(prefix): state[key] for key in state if key.startswith(prefix)}
         )
-        policy = _policy_class(bool(take(state, "compiled")))(
+        policy = maker(
             curvature,
             take(state, "rewards"),
             step_size=take(state, "step_size"),
@@ -359,6 +374,20 @@ class OptimisticPolicy:
                 raise ValueError(f"selected.image must have shape {expected}, got {image.shape}")
             policy._selected = _Selected(action.copy(), image.copy())
         return policy
+
+    @classmethod
+    def _maker(cls, saved: str, compiled: bool) -> type[OptimisticPolicy]:
+        """The class of a policy from a state, if it is the one that was saved."""
+        if saved != _class_name(cls):
+            raise ValueError(
+                f"policy must be {_class_name(cls)!r} for {cls.__name__}.from_state, got {saved!r}"
+            )
+        maker = _policy_class(compiled) if cls is OptimisticPolicy else cls
+        if maker.compiled != compiled:
+            raise ValueError(
+                f"compiled must be {maker.compiled} for {cls.__name__}.from_state, got {compiled}"
+            )
+        return maker
 
     def _estimate(self, actions: Array, squares: Array) -> _Estimate:
         """Scores without the bonus, and what the bonus depends on besides A(x)."""
@@ -483,18 +512,25 @@ def movement(
     return float(np.dot(logits, logits)), max(hessian, 0.0)
 
 
-class RandomPolicy:
+class RandomPolicy(Owned):
     """Uniformly random play, the reference line that has learned nothing.
 
     Parameters
     ----------
     rng : numpy.random.Generator
         The stream that it draws from.
+
+    Raises
+    ------
+    ValueError
+        If `rng` is something else.
     """
 
     margin = np.inf
 
     def __init__(self, rng: np.random.Generator) -> None:
+        if not isinstance(rng, np.random.Generator):
+            raise ValueError(f"rng must be a numpy.random.Generator, got {rng!r}")
         self.rng = rng
 
     def select(self, actions: ArrayLike) -> int:
@@ -508,15 +544,28 @@ class RandomPolicy:
         """Learn nothing."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the stream."""
-        return {"rng": json.dumps(self.rng.bit_generator.state)}
+        """The state of the stream, as JSON."""
+        return {"rng": json.dumps(self.rng.bit_generator.state, default=np.ndarray.tolist)}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> RandomPolicy:
-        """Rebuild the policy from `state_dict` (a PCG64 stream, NumPy's default)."""
-        rng = np.random.default_rng()
-        rng.bit_generator.state = json.loads(str(take(state, "rng")))
-        return cls(rng)
+        """Rebuild the policy from `state_dict`, for any of NumPy's bit generators.
+
+        Raises
+        ------
+        ValueError
+            If the entry is missing, or is not the state of such a generator.
+        """
+        text = str(take(state, "rng"))
+        try:
+            saved = json.loads(text)
+            bits = _BIT_GENERATORS[saved["bit_generator"]]()
+            bits.state = _with_arrays_of(bits.state, saved)
+        except (ValueError, KeyError, TypeError, OverflowError):
+            raise ValueError(
+                f"rng must be the state of one of {sorted(_BIT_GENERATORS)} in JSON, got {text[:80]!r}"
+            ) from None
+        return cls(np.random.Generator(bits))
 
 
 def eofd(
@@ -597,6 +646,13 @@ def first_order(
     return OptimisticPolicy(identity, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
 
 
+def _class_name(kind: type) -> str:
+    """The name of a policy's class in a state: one for the two forms of the library's own."""
+    home = kind.__module__.split(".")[0]
+    own = home == "mlogb_core" and kind.__name__ in ("OptimisticPolicy", "CompiledPolicy")
+    return "OptimisticPolicy" if own else f"{kind.__module__}.{kind.__qualname__}"
+
+
 def _policy_class(compiled: bool) -> type[OptimisticPolicy]:
     if not compiled:
         return OptimisticPolicy
@@ -614,4 +670,26 @@ def _radius_of(state: Mapping[str, Any]) -> Radius:
     return radius_from(description)
 
 
+def _with_arrays_of(like: Any, saved: Any) -> Any:
+    """A state read from JSON, with arrays where that of a generator of the same kind has them."""
+    if isinstance(like, dict):
+        return {key: _with_arrays_of(value, saved[key]) for key, value in like.items()}
+    if not isinstance(like, np.ndarray):
+        return saved
+    array = np.array(saved, dtype=like.dtype)
+    if array.shape != like.shape:
+        raise ValueError(f"shape {array.shape} instead of {like.shape}")
+    return array
+
+
+_BIT_GENERATORS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        np.random.PCG64,
+        np.random.PCG64DXSM,
+        np.random.MT19937,
+        np.random.Philox,
+        np.random.SFC64,
+    )
+}
 _CURVATURES: dict[str, Any] = {c.__name__: c for c in (DenseCurvature, FrequentDirections, NoCurvature)}

@@ -38,6 +38,7 @@ class ResolventFactory(Protocol):
         r"""Factor :math:`\tilde Z + \nu I`."""
 
 
+@np.errstate(under="ignore")
 def project_onto_ball(
     resolvent_at: ResolventFactory,
     point: Array,
@@ -168,6 +169,7 @@ def _by_series(
     return None
 
 
+@np.errstate(under="ignore")
 def project_by_lanczos(
     apply_inverse: Callable[[Array], Array], point: Array, norm_bound: float
 ) -> tuple[Array, float]:

@@ -92,6 +92,7 @@ class Trial:
     update_seconds: Array
 
 
+@np.errstate(under="ignore")
 def run_trial(
     environment: Environment,
     policies: Mapping[str, Policy],

@@ -75,7 +75,7 @@ def test_a_subclass_is_not_taken_for_the_compiled_form():
 
     policy = Renamed(DenseCurvature(1, 2, 1.0), [1.0], step_size=1.0, norm_bound=1.0, radius=RidgeRadius(1.0))
     assert policy.state_dict()["compiled"] is False
-    assert type(OptimisticPolicy.from_state(policy.state_dict())) is OptimisticPolicy
+    assert type(Renamed.from_state(policy.state_dict())) is Renamed
 
 
 def test_fresh_rows_do_not_inherit_an_error_of_the_basis():

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.linalg.blas import dsymv, dsyrk
 
 from mlogb_core._linalg import length
+from mlogb_core._ownership import Owned
 from mlogb_core._validation import Array, as_integer, as_matrix, as_positive, take
 from mlogb_core.curvature.base import Step, check_regularization, inverse_change, step_weights
 from mlogb_core.projection import project_by_lanczos
@@ -39,7 +40,7 @@ class DenseFrame(NamedTuple):
     block: Array
 
 
-class DenseCurvature:
+class DenseCurvature(Owned):
     r"""The exact accumulated Hessian :math:`H = \lambda I + \sum_s \nabla^2\ell_s(W_{s+1})`.
 
     Parameters
@@ -75,6 +76,7 @@ class DenseCurvature:
         r"""Multiplications that the image of one action takes, :math:`(Kd)^2`."""
         return self.rank_bound**2
 
+    @np.errstate(under="ignore")
     def images(self, actions: Array) -> Array:
         r"""The (n, K, Kd) rows :math:`(I \otimes x)^\top H^{-1}` of (n, d) actions."""
         n, K, d = actions.shape[0], self.n_outcomes, self.n_features
@@ -87,6 +89,7 @@ class DenseCurvature:
                 products[:, i, j] = actions @ blocks[:, i, :, j]
         return products.reshape(n, K, K * d)
 
+    @np.errstate(under="ignore")
     def inverse_blocks(
         self, actions: Array, images: Array | None = None, squares: Array | None = None
     ) -> Array:
@@ -99,11 +102,13 @@ class DenseCurvature:
         blocks = (solved.reshape(n, K * K, d) @ actions[:, :, None]).reshape(n, K, K)
         return np.asarray((blocks + blocks.transpose(0, 2, 1)) / 2.0)
 
+    @np.errstate(under="ignore")
     def frame(self, action: Array, image: Array | None = None) -> DenseFrame:
         """What the inverse makes of the action, from its image if that is known."""
         solved = self.images(action[None])[0] if image is None else image
         return DenseFrame(action, solved, self.inverse_blocks(action[None], solved[None])[0])
 
+    @np.errstate(under="ignore")
     def newton_step(
         self,
         frame: DenseFrame,
@@ -134,6 +139,7 @@ class DenseCurvature:
         point, multiplier = project_by_lanczos(apply_inverse, point, norm_bound)
         return Step(point.reshape(parameter.shape), multiplier)
 
+    @np.errstate(under="ignore")
     def add(self, frame: DenseFrame, factor: Array) -> None:
         r"""Add :math:`F F^\top \otimes x x^\top` to H: subtract a rank-K product from the inverse.
 
@@ -146,11 +152,13 @@ class DenseCurvature:
         change = inverse_change(frame.block, frame.solved, factor)
         dsyrk(-1.0, change.T, beta=1.0, c=self.inverse, lower=1, overwrite_c=1)
 
+    @np.errstate(under="ignore")
     def dense(self) -> Array:
         """H as a (Kd, Kd) matrix."""
         matrix = np.linalg.inv(self._symmetric())
         return np.asarray((matrix + matrix.T) / 2.0)
 
+    @np.errstate(under="ignore")
     def spectrum(self) -> Array:
         r"""Eigenvalues of :math:`H - \lambda I`, decreasing, (Kd,)."""
         values = np.linalg.eigvalsh(self._symmetric())

@@ -44,6 +44,12 @@ class FrequentDirections(LowRankCurvature):
     buffer : int
         b >= 1, the number of rounds between two shrinks. 1 is the paper's algorithm.
 
+    Attributes
+    ----------
+    reserved : int
+        The largest rank that the rounds since the last shrink can have led to, K a round, at most
+        `rank_bound`.
+
     Raises
     ------
     ValueError
@@ -60,7 +66,15 @@ class FrequentDirections(LowRankCurvature):
     With a buffer (not in the paper) up to m + (b-1)K directions are held and the shrink back to m
     is shared by b rounds. Each shrink still takes its amount from more than m directions, so the
     bounds on :math:`\rho` keep their m; the rank of :math:`Z - \lambda I`, which the radius counts,
-    is m + (b-1)K.
+    is at most m + (b-1)K.
+
+    When to shrink is decided by counting rounds, never by the rank. Whether an action that lies in
+    the span of the basis to roundoff brings a direction is decided one way with one BLAS kernel and
+    the other way with another, and a shrink in another round changes the iterates by far more than
+    roundoff. So each round reserves K rows, whatever it brings, and the sketch shrinks in the round in
+    which the reserved rows exceed m + (b-1)K: once m is reached in every b-th round, and never if
+    m + (b-1)K >= Kd. With no more than m directions a shrink changes nothing, and where only a
+    direction with an eigenvalue of roundoff exceeds m, it subtracts that roundoff.
 
     Examples
     --------
@@ -79,10 +93,12 @@ class FrequentDirections(LowRankCurvature):
         self.buffer = as_integer("buffer", buffer, minimum=1)
         size = self.n_outcomes * self.n_features
         self.rank_bound = min(self.sketch_size + (self.buffer - 1) * self.n_outcomes, size)
+        self.reserved = 0
         self._rows = np.empty((min(self.rank_bound + self.n_outcomes, size), size))
 
+    @np.errstate(under="ignore")
     def add(self, frame: LowRankFrame, factor: Array) -> None:
-        r"""Add :math:`F F^\top \otimes x x^\top` to the sketch; shrink it when it is full.
+        r"""Add :math:`F F^\top \otimes x x^\top` to the sketch; shrink it in its round.
 
         Raises
         ------
@@ -94,8 +110,8 @@ class FrequentDirections(LowRankCurvature):
         check_regularization(self.regularization, float(np.maximum.reduce(core.diagonal(), initial=0.0)))
         rows = self._joint_rows(frame)
         located = self._located_in(frame)
-        if size <= self.rank_bound:
-            self._hold(core, located)
+        if size <= self.sketch_size or not self._is_due():
+            self._end_round(core, located)
             return
         values, weakest = smallest_eigenpairs(core, size - self.sketch_size)
         reflector, inverse = _block_reflector(weakest, self.sketch_size)
@@ -106,12 +122,13 @@ class FrequentDirections(LowRankCurvature):
         self._deflate(rows, reflector, scaled)
         if located is not None:
             located = located._replace(coordinates=self._deflated(located.coordinates, reflector, scaled))
-        self._hold(core, located)
+        self._end_round(core, located)
         self.shrinkage += discarded
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on from here, as arrays and numbers."""
-        state = super().state_dict() | {"sketch_size": self.sketch_size, "buffer": self.buffer}
+        state = super().state_dict()
+        state |= {"sketch_size": self.sketch_size, "buffer": self.buffer, "reserved": self.reserved}
         if self._located is not None:
             state["located.parameter"] = np.frombuffer(self._located.parameter)
             state["located.coordinates"] = self._located.coordinates.copy()
@@ -129,14 +146,31 @@ class FrequentDirections(LowRankCurvature):
                 f"basis and core must have shapes (r, {length}) and (r, r) with r <= {sketch.rank_bound}, "
                 f"got {basis.shape} and {core.shape}"
             )
+        reserved = as_integer("reserved", take(state, "reserved"), minimum=0)
+        if not rank <= reserved <= sketch.rank_bound:
+            raise ValueError(
+                f"reserved must be in {rank}..{sketch.rank_bound}, from the rank of the sketch to the "
+                f"largest one that it can have, got {reserved}"
+            )
         sketch._rows[:rank] = basis
         sketch._hold(core.copy(), _located_from(state, basis))
+        sketch.reserved = reserved
         sketch.shrinkage = as_non_negative("shrinkage", take(state, "shrinkage"))
         return sketch
 
+    def _is_due(self) -> bool:
+        """Whether the rows that a round reserves exceed the most that are held between rounds."""
+        full = self.rank_bound == self.n_outcomes * self.n_features  # no direction is left to come
+        return not full and self.reserved + self.n_outcomes > self.rank_bound
+
+    def _end_round(self, core: Array, located: Located | None = None) -> None:
+        """Hold what the round has led to, and count the round."""
+        due, size = self._is_due(), min(self.reserved + self.n_outcomes, self.rank_bound)
+        self._hold(core, located)
+        self.reserved = self.sketch_size if due else size
+
     def _hold(self, core: Array, located: Located | None = None) -> None:
         self.core = core
-        self.basis = self._rows[: len(core)]
         self._ridge = self._moved = None
         self._located = located
 

@@ -32,6 +32,7 @@ from mlogb_core._linalg import (
     row_products,
     whiten,
 )
+from mlogb_core._ownership import Owned
 from mlogb_core._validation import Array, as_integer, as_positive, squared_lengths
 from mlogb_core.curvature.base import Step, step_weights
 from mlogb_core.projection import Resolvent, project_onto_ball
@@ -86,7 +87,7 @@ class Located(NamedTuple):
     coordinates: Array
 
 
-class LowRankCurvature:
+class LowRankCurvature(Owned):
     r"""Shared part of the curvatures of the form :math:`Z = \lambda I + B^\top C B`.
 
     Parameters
@@ -112,13 +113,17 @@ class LowRankCurvature:
         self.regularization = as_positive("regularization", regularization)
         # Rows of the basis, and behind them room for the fresh directions of a round.
         self._rows: Array = np.empty((self.n_outcomes, self.n_outcomes * self.n_features))
-        self.basis: Array = self._rows[:0]
         self.core: Array = np.empty((0, 0))
         self.shrinkage = 0.0
         self.rank_bound = 0
         self._ridge: Array | None = None
         self._located: Located | None = None  # the parameter in the basis
         self._moved: tuple[LowRankFrame, Located] | None = None  # a projection, in its frame's joint basis
+
+    @property
+    def basis(self) -> Array:
+        """B, (r, Kd): a view, made anew each time, since a copy of a view is not a view of the copy."""
+        return self._rows[: len(self.core)]
 
     @property
     def rank(self) -> int:
@@ -130,10 +135,12 @@ class LowRankCurvature:
         """Multiplications that the image of one action takes, Kdr."""
         return self.n_outcomes * self.n_features * self.rank
 
+    @np.errstate(under="ignore")
     def spectrum(self) -> Array:
         r"""Eigenvalues of the low-rank part, decreasing, (r,): the paper's diagonal of :math:`\Lambda`."""
         return np.asarray(np.maximum(np.linalg.eigvalsh(self.core)[::-1], 0.0))
 
+    @np.errstate(under="ignore")
     def images(self, actions: Array) -> Array:
         r"""Coordinates :math:`G = (I \otimes x)^\top B^\top` of the actions in the basis.
 
@@ -154,6 +161,7 @@ class LowRankCurvature:
             else np.ascontiguousarray(products.reshape(n, r, K).transpose(0, 2, 1))
         )
 
+    @np.errstate(under="ignore")
     def inverse_blocks(
         self, actions: Array, images: Array | None = None, squares: Array | None = None
     ) -> Array:
@@ -193,6 +201,7 @@ class LowRankCurvature:
             blocks += products_with_themselves(whitened.reshape(inside.shape))
         return blocks
 
+    @np.errstate(under="ignore")
     def frame(self, action: Array, image: Array | None = None) -> LowRankFrame:
         r"""Coordinates of :math:`I \otimes x` in B and in fresh directions orthogonal to it.
 
@@ -219,6 +228,7 @@ class LowRankCurvature:
             block += np.dot(whitened, whitened.T)
         return LowRankFrame(coordinates, fresh, solved, block)
 
+    @np.errstate(under="ignore")
     def newton_step(
         self,
         frame: LowRankFrame,
@@ -269,6 +279,7 @@ class LowRankCurvature:
         new += scale * point
         return self._step_to(new, multiplier, frame, projected[:-1])
 
+    @np.errstate(under="ignore")
     def dense(self) -> Array:
         """Z as a (Kd, Kd) matrix, for checks and small problems."""
         identity = np.eye(self.n_outcomes * self.n_features)

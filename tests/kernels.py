@@ -1,0 +1,122 @@
+"""The fast numerical tests under every OpenBLAS kernel that this processor can run: `make test-kernels`.
+
+OpenBLAS chooses its kernel by the processor, and roundoff differs between them: what is decided by roundoff
+alone shows as a test that passes on one machine and fails on another. OPENBLAS_CORETYPE asks for
+a kernel when the library is loaded, for NumPy's and SciPy's at once. It starts also one whose instructions
+the processor does not have, and the first product then ends the process; so flags decide first, and
+the kernel that really runs is read back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+# What each kernel needs, from the oldest to the newest.
+NEEDS = {
+    "Prescott": {"pni"},
+    "Nehalem": {"sse4_2"},
+    "Sandybridge": {"avx"},
+    "Haswell": {"avx2", "fma"},
+    "Zen": {"avx2", "fma"},
+    "SkylakeX": {"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512cd"},
+    "Cooperlake": {"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512cd", "avx512_bf16"},
+    "Sapphirerapids": {"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512_bf16", "amx_bf16", "amx_tile"},
+}
+TESTS = (
+    ("tests/test_buffer.py", ""),
+    ("tests/test_choice.py", ""),
+    ("tests/test_compiled.py", "degenerate_streams or a_buffer or bottom_pair or either_form or polar"),
+    ("tests/test_curvature.py", ""),
+    ("tests/test_oracle.py", ""),
+    ("tests/test_orthogonality.py", ""),
+    ("tests/test_policies.py", ""),
+    ("tests/test_projection.py", ""),
+    (
+        "tests/test_robustness.py",
+        "degenerate_streams and not thousands or extreme_sketch or outside_the_ball",
+    ),
+    ("tests/test_roundoff.py", ""),
+)
+PROBE = (
+    "import numpy, scipy.linalg, threadpoolctl\n"
+    "print(*[i.get('architecture') for i in threadpoolctl.threadpool_info() if i['user_api'] == 'blas'])"
+)
+
+
+def environment(kernel: str) -> dict[str, str]:
+    """The environment that asks for a kernel, with one thread."""
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    return os.environ | threads | {"OPENBLAS_CORETYPE": kernel}
+
+
+def processor_flags() -> set[str]:
+    """The instruction sets of the processor, as Linux names them; none where that cannot be read."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return set()
+    found = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
+    return set(found.group(1).split()) if found else set()
+
+
+def running(kernel: str) -> set[str]:
+    """The kernels that NumPy's and SciPy's libraries run where this one is asked for."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE], env=environment(kernel), capture_output=True, text=True, check=False
+    )
+    return set(done.stdout.split()) if done.returncode == 0 else set()
+
+
+def kernels() -> dict[str, str]:
+    """The kernels to test by the name that asks for them, and the name that both libraries then report.
+
+    A name whose kernel is the same as that of another one, or that a library was built without, is left out.
+    """
+    flags, found = processor_flags(), dict[str, str]()
+    for kernel, needs in NEEDS.items():
+        names = running(kernel) if needs <= flags else set()
+        if len(names) == 1 and not names & set(found.values()):
+            found[kernel] = names.pop()
+    return found
+
+
+def run(kernel: str) -> int:
+    """The tests under one kernel; the exit code."""
+    print(f"== {kernel}", flush=True)
+    start = time.monotonic()
+    code = 0
+    for path, words in TESTS:
+        call = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", path]
+        call += ["-m", "not slow and not very_slow", *(["-k", words] if words else [])]
+        code = max(code, subprocess.run(call, cwd=ROOT, env=environment(kernel), check=False).returncode)
+    print(f"== {kernel}: {'passed' if code == 0 else 'FAILED'}, {time.monotonic() - start:.0f} s", flush=True)
+    return code
+
+
+def main() -> int:
+    """Run the tests under every kernel, or under those named."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "kernel", nargs="*", help="names as OpenBLAS writes them; all that can run by default"
+    )
+    asked = parser.parse_args().kernel
+    found = kernels()
+    if unknown := set(asked) - set(found):
+        raise SystemExit(f"{', '.join(sorted(unknown))} cannot run here; {', '.join(found) or 'none'} can")
+    if not found:
+        print(f"no kernel of OpenBLAS can be asked for on this {platform.machine()}: nothing to test")
+        return 0
+    print("kernels:", *(f"{name} ({found[name]})" for name in asked or found), flush=True)
+    return max(run(kernel) for kernel in asked or found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

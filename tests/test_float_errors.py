@@ -1,0 +1,152 @@
+"""Extreme numbers, NumPy's floating-point errors as exceptions, and every bit generator."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from helpers import assert_same_state, random_rounds
+from test_ownership import FORMS, REWARDS, SETTINGS, D
+
+from mlogb_core import ConstantRadius, RandomPolicy, eofd, first_order, link, oful
+from mlogb_core.choice import choose
+from mlogb_core.environments import SyntheticEnvironment
+from mlogb_core.literal import LiteralEOFD, LiteralOFUL
+from mlogb_core.simulation import run_trial, trial_streams
+
+ERRORS = ("under", "over", "divide", "invalid", "all")
+EXTREME = (0.0, 5e-324, 1e-308, -1e-300, 1.0, -745.2, 709.8, 1e3, -1e3, 1e154, -1e200, 1e308, -1e308)
+LARGEST = np.finfo(np.float64).max
+
+
+@pytest.fixture(params=ERRORS)
+def raising(request):
+    """With one kind of error, or all, raised; and no warning let through."""
+    with np.errstate(**{request.param: "raise"}), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def test_the_link_is_safe_for_all_finite_logits(raising):
+    for a in EXTREME:
+        for logits in ([a], *([a, b] for b in EXTREME)):
+            p = link.outcome_probabilities(logits)
+            assert p.sum() == pytest.approx(1.0, rel=1e-15)
+            assert ((p >= 0.0) & (p <= 1.0)).all()
+            for outcome in range(len(logits) + 1):
+                loss = link.log_loss(logits, outcome)
+                assert 0.0 <= loss <= LARGEST
+                padded = [0.0, *logits]
+                if (gap := max(padded) / 2 - padded[outcome] / 2) > 1e3 and max(map(abs, padded)) > 1e4:
+                    assert loss == min(2.0 * gap, LARGEST)
+                assert np.isfinite(link.loss_residual(p, outcome)).all()
+            factor = link.jacobian_factor(p)
+            with np.errstate(under="ignore"):  # of the test's own product
+                np.testing.assert_allclose(factor @ factor.T, link.jacobian(p), rtol=1e-12, atol=1e-300)
+            assert np.isfinite(link.reward_curvature(p, np.ones(len(logits)))).all()
+            assert np.isfinite(link.expected_reward(p, np.ones(len(logits))))
+
+
+def test_the_largest_loss_is_finite():
+    assert link.log_loss([1e308, -1e308], 2) == LARGEST
+    assert link.log_loss([1e308], 0) == 1e308
+
+
+def makers():
+    """Every policy by name, with logits of up to 2,000 on actions of length 1000."""
+    changed = SETTINGS | {"norm_bound": 2.0, "radius": ConstantRadius(1e-3)}
+    yield "first order", lambda: first_order(D, REWARDS, **changed)
+    yield "eofd as printed", lambda: LiteralEOFD(D, REWARDS, sketch_size=4, **changed)
+    yield "oful as printed", lambda: LiteralOFUL(D, REWARDS, **changed)
+    for compiled in FORMS:
+        common = changed | {"compiled": compiled}
+        yield f"eofd {compiled}", lambda common=common: eofd(D, REWARDS, sketch_size=4, **common)
+        yield (
+            f"eofd {compiled} buffer",
+            lambda common=common: eofd(D, REWARDS, sketch_size=3, buffer=2, **common),
+        )
+        yield f"oful {compiled}", lambda common=common: oful(D, REWARDS, **common)
+
+
+def saturated(policy):
+    """Rounds with actions of many sizes, whose probabilities and squares underflow."""
+    rng, chosen = np.random.default_rng(5), []
+    for t in range(20):
+        with np.errstate(under="ignore"):
+            actions = rng.standard_normal((4, D)) * (1.0, 300.0, 1e-170, 1e-310)[t % 4]
+        chosen.append(policy.select(actions))
+        policy.update(actions[chosen[-1]], t % 3)
+    return chosen, policy.parameter
+
+
+def test_policies_play_the_same_whichever_error_is_raised(raising):
+    for name, make in makers():
+        with np.errstate(all="ignore"):
+            expected = saturated(make())
+        found = saturated(make())
+        assert found[0] == expected[0], name
+        np.testing.assert_array_equal(found[1], expected[1], err_msg=name)
+        policy = make()
+        if hasattr(policy, "summary"):
+            saturated(policy)
+            assert np.isfinite(policy.scores(1e-200 * np.eye(D))).all()
+            assert np.isfinite(list(policy.summary().values())).all()
+
+
+def test_a_trial_is_played_whichever_error_is_raised(raising):
+    environment = SyntheticEnvironment(D, REWARDS, parameter_norm=3000.0, decay=250.0)
+    policies = {name: make() for name, make in makers()}
+    trial = run_trial(environment, policies, 5, trial_streams(0, "errors", 0))
+    assert np.isfinite(trial.regret).all()
+
+
+def test_an_overflow_is_told_whichever_error_is_raised(raising):
+    for name, make in makers():
+        if "printed" in name:
+            continue
+        with pytest.raises(ArithmeticError, match=r"round 1: .*overflow"):
+            make().select(np.full((3, D), 1e200))
+    with pytest.raises(ArithmeticError, match="scores must be finite"):
+        choose(np.array([np.inf, 1.0]))
+
+
+@pytest.mark.parametrize("kind", ["PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"])
+def test_random_play_goes_on_from_a_state_of_any_generator(kind, tmp_path):
+    policy = RandomPolicy(np.random.Generator(getattr(np.random, kind)(7)))
+    for _ in range(5):
+        policy.select(np.ones((1000, 1)))
+    np.savez(tmp_path / "state.npz", **policy.state_dict())
+    with np.load(tmp_path / "state.npz") as state:
+        twin = RandomPolicy.from_state(state)
+    assert_same_state(twin.state_dict(), policy.state_dict())
+    sizes = np.random.default_rng(0).integers(1, 1000, 700)  # more than a block of 624 numbers
+    assert [twin.select(np.ones((n, 1))) for n in sizes] == [policy.select(np.ones((n, 1))) for n in sizes]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"bit_generator": "Dice"}',
+        '{"bit_generator": "SFC64"}',
+        '{"bit_generator": "SFC64", "state": {"state": [1]}, "has_uint32": 0, "uinteger": 0}',
+    ],
+)
+def test_a_stream_that_is_none_is_refused(text):
+    with pytest.raises(ValueError, match="rng must be the state of one of"):
+        RandomPolicy.from_state({"rng": text})
+
+
+def test_random_play_needs_a_generator():
+    with pytest.raises(ValueError, match=r"rng must be a numpy\.random\.Generator, got 3"):
+        RandomPolicy(3)
+
+
+def test_the_rounds_of_a_policy_that_learns_are_the_same_with_errors_raised(raising):
+    policies = [eofd(D, REWARDS, sketch_size=4, **SETTINGS) for _ in range(2)]
+    with np.errstate(all="ignore"):
+        expected = random_rounds(policies[0], 10, seed=0)
+    assert random_rounds(policies[1], 10, seed=0) == expected

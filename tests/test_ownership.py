@@ -1,0 +1,255 @@
+"""Copies, pickles, memory maps, workers and threads; and classes that the library does not know."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import pickle
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import joblib
+import numpy as np
+import pytest
+from helpers import assert_same_state, random_rounds
+
+from mlogb_core import ConstantRadius, OptimisticPolicy, RandomPolicy, RidgeRadius, eofd, first_order, oful
+from mlogb_core.confidence import TheoremRadius
+from mlogb_core.curvature import DenseCurvature, FrequentDirections, NoCurvature
+from mlogb_core.literal import LiteralEOFD, LiteralOFUL
+
+try:
+    from mlogb_core.compiled import CompiledPolicy
+except ImportError:
+    CompiledPolicy = None
+FORMS = (False,) if CompiledPolicy is None else (False, True)
+REWARDS = np.array([0.5, 1.0])
+SETTINGS = {"regularization": 0.5, "step_size": 1.5, "norm_bound": 0.5, "radius": RidgeRadius(0.3)}
+D = 6
+
+
+def policies():
+    """Every policy of the library by name, after twelve rounds."""
+    made = {
+        "first order": first_order(D, REWARDS, **SETTINGS),
+        "greedy": eofd(D, REWARDS, sketch_size=4, **SETTINGS | {"radius": ConstantRadius(0.0)}),
+        "eofd as printed": LiteralEOFD(D, REWARDS, sketch_size=4, **SETTINGS),
+        "oful as printed": LiteralOFUL(D, REWARDS, **SETTINGS),
+    }
+    for compiled in FORMS:
+        common = SETTINGS | {"compiled": compiled}
+        made[f"eofd {compiled}"] = eofd(D, REWARDS, sketch_size=4, **common)
+        made[f"eofd {compiled} buffer"] = eofd(D, REWARDS, sketch_size=3, buffer=3, **common)
+        made[f"oful {compiled}"] = oful(D, REWARDS, **common)
+    for policy in made.values():
+        random_rounds(policy, 12, seed=1)
+    return made | {"random": RandomPolicy(np.random.default_rng(3))}
+
+
+def played(policy, seed=2):
+    """Fifteen more rounds: the actions, and what the policy then stands for."""
+    if isinstance(policy, RandomPolicy):
+        return [policy.select(np.ones((9, D))) for _ in range(15)], policy.state_dict()
+    actions = random_rounds(policy, 15, seed)
+    if isinstance(policy, OptimisticPolicy):
+        return actions, policy.state_dict()
+    state = {"parameter": policy.parameter, "rounds": policy.rounds, "shrinkage": policy.shrinkage}
+    return actions, state
+
+
+def assert_same_end(left, right):
+    assert left[0] == right[0]
+    assert_same_state(left[1], right[1])
+
+
+def mapped(policy, path):
+    joblib.dump(policy, path)
+    return joblib.load(path, mmap_mode="r")
+
+
+WAYS = {
+    "copy": lambda policy, path: copy.copy(policy),
+    "deepcopy": lambda policy, path: copy.deepcopy(policy),
+    "pickle": lambda policy, path: pickle.loads(pickle.dumps(policy)),
+    "pickle with its buffers outside": lambda policy, path: with_read_only_buffers(policy),
+    "memory map": mapped,
+}
+
+
+def with_read_only_buffers(policy):
+    buffers = []
+    text = pickle.dumps(policy, protocol=5, buffer_callback=buffers.append)
+    return pickle.loads(text, buffers=[bytes(buffer.raw()) for buffer in buffers])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_copy_goes_on_as_the_original_and_neither_disturbs_the_other(way, tmp_path, monkeypatch):
+    monkeypatch.setattr("mlogb_core.curvature.low_rank._TRACKED", 0)  # coordinates are kept, and copied too
+    undisturbed = {name: played(policy) for name, policy in policies().items()}
+    for name, policy in policies().items():
+        if name != "random":
+            policy.select(np.eye(D))  # what it knows of the selected action is copied as well
+        other = WAYS[way](policy, tmp_path / "policy.joblib")
+        assert type(other) is type(policy)
+        assert_same_end(played(other), undisturbed[name])
+        assert_same_end(played(policy), undisturbed[name])
+
+
+def test_a_trained_policy_in_workers_of_joblib_which_map_its_arrays(tmp_path):
+    names, sent = zip(*policies().items(), strict=True)
+    back = joblib.Parallel(n_jobs=2, max_nbytes=1, temp_folder=tmp_path)(
+        joblib.delayed(played)(policy) for policy in sent
+    )
+    here = policies()
+    for name, end in zip(names, back, strict=True):
+        assert_same_end(end, played(here[name]))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_trained_policy_in_another_process(method):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"no {method} on this system")
+    context = multiprocessing.get_context(method)
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        back = dict(zip(policies(), pool.map(played, policies().values()), strict=True))
+    for name, policy in policies().items():
+        assert_same_end(back[name], played(policy))
+
+
+def test_threads_with_a_policy_each():
+    sets = [policies() for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        for name, policy in policies().items():
+            expected = played(policy)
+            for end in pool.map(played, [each[name] for each in sets]):
+                assert_same_end(end, expected)
+
+
+def test_a_state_in_read_only_maps_of_files(tmp_path):
+    for name, policy in policies().items():
+        if not isinstance(policy, OptimisticPolicy):
+            continue
+        state = policy.state_dict()
+        for key, value in state.items():
+            if isinstance(value, np.ndarray) and value.size:
+                np.save(tmp_path / "entry.npy", value)
+                state[key] = np.load(tmp_path / "entry.npy", mmap_mode="r")
+                (tmp_path / "entry.npy").unlink()
+        assert_same_end(played(OptimisticPolicy.from_state(state)), played(policies()[name]))
+
+
+@pytest.mark.parametrize("compiled", FORMS)
+def test_actions_that_may_not_be_written_or_are_not_aligned(compiled):
+    for make in (
+        lambda: oful(D, REWARDS, **SETTINGS, compiled=compiled),
+        lambda: eofd(D, REWARDS, sketch_size=3, **SETTINGS, compiled=compiled),
+    ):
+        plain, other = make(), make()
+        for t, actions in enumerate(np.random.default_rng(0).standard_normal((6, 4, D))):
+            given = np.frombuffer(b"\0" + actions.tobytes(), offset=1).reshape(4, D)
+            assert not given.flags.aligned
+            assert not given.flags.writeable
+            chosen = plain.select(actions)
+            assert other.select(given) == chosen
+            plain.update(actions[chosen], t % 3)
+            other.update(given[chosen], t % 3)
+        assert_same_state(plain.state_dict(), other.state_dict())
+
+
+# Classes of others ---------------------------------------------------------------------------------
+
+
+class Forgetful(FrequentDirections):
+    """A sketch that keeps nothing."""
+
+    def add(self, frame, factor):
+        pass
+
+
+class Damped(DenseCurvature):
+    pass
+
+
+class Counting(OptimisticPolicy):
+    """A policy of another class with the same arguments."""
+
+    @property
+    def beta(self):
+        return 2.0 * super().beta
+
+
+@dataclass(frozen=True)
+class Doubled(ConstantRadius):
+    def value(self, progress):
+        return 2.0 * self.beta
+
+
+class Other(RidgeRadius):
+    pass
+
+
+class Third(TheoremRadius):
+    pass
+
+
+OPTIONS = {"step_size": 1.5, "norm_bound": 0.5}
+
+
+@pytest.mark.skipif(CompiledPolicy is None, reason="needs numba")
+@pytest.mark.parametrize(
+    "curvature",
+    [Forgetful(2, D, 1.0, 3), Damped(2, D, 1.0), NoCurvature(2, D, 1.0)],
+    ids=lambda curvature: type(curvature).__name__,
+)
+def test_the_kernels_refuse_a_curvature_that_they_do_not_know_by_name(curvature):
+    with pytest.raises(ValueError, match=f"curvature must be .*, got {type(curvature).__name__}:"):
+        CompiledPolicy(curvature, REWARDS, radius=RidgeRadius(0.1), **OPTIONS)
+    policy = OptimisticPolicy(curvature, REWARDS, radius=RidgeRadius(0.1), **OPTIONS)
+    random_rounds(policy, 3, seed=0)
+    assert isinstance(curvature, Damped) or policy.curvature.rank == 0  # its own `add` ran
+
+
+def test_a_curvature_of_another_class_is_not_read_back_as_the_librarys():
+    policy = OptimisticPolicy(Forgetful(2, D, 1.0, 3), REWARDS, radius=RidgeRadius(0.1), **OPTIONS)
+    with pytest.raises(ValueError, match=r"curvature must be one of .*, got '.*\.Forgetful'"):
+        OptimisticPolicy.from_state(policy.state_dict())
+    namesake = type("FrequentDirections", (Forgetful,), {})(2, D, 1.0, 3)
+    policy = OptimisticPolicy(namesake, REWARDS, radius=RidgeRadius(0.1), **OPTIONS)
+    with pytest.raises(ValueError, match=r"curvature must be one of .*, got '.*\.FrequentDirections'"):
+        OptimisticPolicy.from_state(policy.state_dict())
+    assert type(Forgetful.from_state(Forgetful(2, D, 1.0, 3).state_dict())) is Forgetful
+    assert type(Damped.from_state(Damped(2, D, 1.0).state_dict())) is Damped
+
+
+@pytest.mark.parametrize("radius", [Doubled(0.1), Other(0.1), Third(0.1)], ids=lambda r: type(r).__name__)
+def test_a_radius_of_another_class_is_not_read_back_as_the_librarys(radius):
+    policy = eofd(D, REWARDS, sketch_size=3, **SETTINGS | {"radius": radius})
+    name = type(radius).__name__
+    with pytest.raises(ValueError, match=rf"radius kind must be one of .*, got '.*\.{name}'"):
+        OptimisticPolicy.from_state(policy.state_dict())
+
+
+@pytest.mark.skipif(CompiledPolicy is None, reason="needs numba")
+def test_a_radius_of_another_class_plays_its_own_rule_in_the_kernels():
+    doubled = eofd(D, REWARDS, sketch_size=3, compiled=True, **SETTINGS | {"radius": Doubled(0.2)})
+    plain = eofd(D, REWARDS, sketch_size=3, compiled=True, **SETTINGS | {"radius": ConstantRadius(0.4)})
+    assert random_rounds(doubled, 20, seed=0) == random_rounds(plain, 20, seed=0)
+    assert doubled.beta == 0.4
+
+
+def test_a_policy_of_another_class_is_read_back_as_itself_or_refused_by_name():
+    policy = Counting(DenseCurvature(2, D, 1.0), REWARDS, radius=RidgeRadius(0.1), **OPTIONS)
+    random_rounds(policy, 5, seed=0)
+    twin = Counting.from_state(policy.state_dict())
+    assert type(twin) is Counting
+    assert_same_end(played(twin), played(policy))
+    with pytest.raises(ValueError, match=r"policy must be 'OptimisticPolicy' .*, got '.*\.Counting'"):
+        OptimisticPolicy.from_state(policy.state_dict())
+    plain = oful(D, REWARDS, **SETTINGS)
+    with pytest.raises(ValueError, match=r"policy must be '.*\.Counting' .*, got 'OptimisticPolicy'"):
+        Counting.from_state(plain.state_dict())
+    with pytest.raises(ValueError, match=r"compiled must be False for Counting\.from_state, got True"):
+        Counting.from_state(policy.state_dict() | {"compiled": True})
+    if CompiledPolicy is not None:
+        with pytest.raises(ValueError, match=r"compiled must be True for CompiledPolicy\.from_state"):
+            CompiledPolicy.from_state(plain.state_dict())

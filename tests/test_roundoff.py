@@ -1,0 +1,145 @@
+"""What roundoff decides must not change the iterates by more than roundoff; see the page on roundoff."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers import action_stream
+from test_ownership import FORMS
+
+import mlogb_core.curvature.low_rank as low_rank
+from mlogb_core import RidgeRadius, eofd, oful
+from mlogb_core.curvature import FrequentDirections
+from mlogb_core.literal import _dual_root
+
+
+def make(K, d, m, **changes):
+    settings = {"regularization": 1.0, "step_size": 2.0, "norm_bound": 2.0, "radius": RidgeRadius(0.3)}
+    return eofd(d, np.linspace(0.0, 1.0, K + 1)[1:], sketch_size=m, **settings | changes)
+
+
+def largest_difference(left, right, actions, seed=0):
+    rng, worst = np.random.default_rng(seed), 0.0
+    for x in actions:
+        outcome = int(rng.integers(len(left.parameter) + 1))
+        for policy in (left, right):
+            policy.update(x, outcome)
+        worst = max(worst, np.abs(left.parameter - right.parameter).max())
+    return worst
+
+
+class Generous(FrequentDirections):
+    """A sketch that holds each direction with an eigenvalue of roundoff that another one drops, and more."""
+
+    def add(self, frame, factor):
+        fresh, outside = frame.fresh, frame.outside
+        free = min(len(self._rows), self._rows.shape[1]) - self.rank - len(fresh)
+        wanted = min(self.n_outcomes - len(fresh), free)
+        if wanted > 0:
+            known = np.vstack((self.basis, fresh))
+            more = np.linalg.svd(known)[2][len(known) : len(known) + wanted]
+            fresh = np.vstack((fresh, more))
+            outside = np.hstack((outside, np.full((self.n_outcomes, wanted), 1e-17)))
+            coordinates = np.hstack((frame.inside, outside))
+            frame = frame._replace(coordinates=coordinates, fresh=fresh, solved=coordinates)
+        super().add(frame, factor)
+
+
+@pytest.mark.parametrize("buffer", [1, 2, 3, 5])
+def test_the_round_of_a_shrink_does_not_hang_on_a_rank(buffer):
+    """As many directions as there can be, or those alone that are there: the same iterates."""
+    for K, d, m in [(1, 9, 3), (3, 6, 8), (2, 5, 1)]:
+        for kind in ("axes", "repeated", "with_zeros", "low_rank", "random"):
+            plain, other = make(K, d, m, buffer=buffer), make(K, d, m, buffer=buffer)
+            other.curvature = Generous(K, d, 1.0, m, buffer=buffer)
+            assert largest_difference(plain, other, action_stream(kind, 60, d, seed=3)) <= 1e-11
+            assert plain.curvature.shrinkage == pytest.approx(other.curvature.shrinkage, rel=1e-9, abs=1e-12)
+            assert plain.curvature.reserved == other.curvature.reserved
+
+
+def test_the_rounds_of_the_shrinks_are_those_of_full_rank():
+    """At ranks that are never full the sketch shrinks in the same rounds as on generic actions."""
+    K, d, m, b = 1, 12, 4, 3
+    sketches = [FrequentDirections(K, d, 1.0, m, buffer=b) for _ in range(2)]
+    reserved = [[], []]
+    for x, y in zip(action_stream("random", 20, d, 0), action_stream("repeated", 20, d, 0), strict=True):
+        for sketch, action, seen in zip(sketches, (x, y), reserved, strict=True):
+            sketch.add(sketch.frame(action), np.ones((1, 1)))
+            seen.append(sketch.reserved)
+    assert reserved[0] == reserved[1] == [1, 2, 3, 4, 5, 6, 4, 5, 6, 4, 5, 6, 4, 5, 6, 4, 5, 6, 4, 5]
+    assert sketches[0].rank == 5
+    assert sketches[1].rank == 3
+
+
+@pytest.mark.parametrize("reserved", [3, -1, 10, 4.5, True])
+def test_a_state_has_a_possible_count_of_reserved_rows(reserved):
+    sketch = FrequentDirections(1, 12, 1.0, 4, buffer=3)
+    for x in action_stream("random", 5, 12, 0):
+        sketch.add(sketch.frame(x), np.ones((1, 1)))
+    assert sketch.rank == 5
+    with pytest.raises(ValueError, match="reserved must be"):
+        FrequentDirections.from_state(sketch.state_dict() | {"reserved": reserved})
+
+
+CONSTANTS = {
+    "_RANK_TOLERANCE": (1e-15, 1e-12),
+    "_WELL_OUTSIDE": (1e-4, 0.9),
+    "_OVERLAP": (0.0, 1e-14),
+    "_TRACKED": (0, 10**9),
+}
+
+
+@pytest.mark.parametrize("compiled", FORMS)
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_where_a_threshold_lies_does_not_matter(name, compiled, monkeypatch):
+    """The same iterates with each threshold far below and far above: either answer is right."""
+    modules = [low_rank]
+    if compiled:
+        from mlogb_core import compiled as kernels
+
+        modules.append(kernels)
+    for K, d, m, buffer in [(1, 9, 4, 1), (3, 6, 8, 3), (2, 4, 8, 1)]:
+        for kind in ("axes", "low_rank", "mixed_scale", "random"):
+            policies = []
+            for value in CONSTANTS[name]:
+                policy, rng = make(K, d, m, buffer=buffer, compiled=compiled), np.random.default_rng(0)
+                for module in modules:
+                    monkeypatch.setattr(module, name, value, raising=False)
+                for x in action_stream(kind, 80, d, seed=3):
+                    policy.update(x, int(rng.integers(K + 1)))
+                policies.append(policy)
+            np.testing.assert_allclose(*(p.parameter for p in policies), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("compiled", FORMS)
+def test_a_step_to_the_last_bit_of_the_sphere_is_projected_or_not_alike(compiled):
+    """Whether a point on the sphere is inside is decided by roundoff: both answers give the same point."""
+    for make_policy in (
+        lambda S: make(2, 5, 4, norm_bound=S, compiled=compiled),
+        lambda S: oful(
+            5,
+            [0.5, 1.0],
+            regularization=1.0,
+            step_size=2.0,
+            norm_bound=S,
+            radius=RidgeRadius(0.3),
+            compiled=compiled,
+        ),
+    ):
+        actions = action_stream("random", 1, 5, 0)
+        free = make_policy(100.0)
+        free.update(actions[0], 1)
+        S = float(np.linalg.norm(free.parameter))
+        for bits in range(-4, 5):
+            policy = make_policy(S * (1.0 + bits * 2.0**-52))
+            policy.update(actions[0], 1)
+            np.testing.assert_allclose(policy.parameter, free.parameter, rtol=0, atol=1e-14)
+
+
+def test_a_root_that_roundoff_leaves_at_an_end_of_its_bracket():
+    """A length of S to the last bit by one sum, and not by the other that told that it is above S."""
+    above = np.nextafter(1.0, 2.0)
+    assert _dual_root(lambda nu: 1.0, 1.0, above, 3.0) == 0.0
+    upper = _dual_root(lambda nu: above**2, 1.0, above, 3.0)
+    assert 0.0 < upper <= 4.0 * 3.0 * (above - 1.0)
+    assert _dual_root(lambda nu: (2.0 / (1.0 + nu)) ** 2, 1.0, 2.0, 1.0) == pytest.approx(1.0, rel=1e-14)
