@@ -87,7 +87,8 @@ def worst_case(
     best, least = points[0], cost(points[0])
     for start in points[:polished]:
         for method, options in (("Nelder-Mead", {"maxfev": 50 * start.size}), ("Powell", {})):
-            found = minimize(cost, start, method=method, bounds=bounds, options=options)
+            with np.errstate(invalid="ignore"):  # differences of infinities, where a point is not admissible
+                found = minimize(cost, start, method=method, bounds=bounds, options=options)
             start = found.x
             if found.fun < least:
                 best, least = start, float(found.fun)
