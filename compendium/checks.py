@@ -6,8 +6,10 @@ found is said by `compendium.evidence`.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, localcontext
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,7 +62,9 @@ def worst_case(
         From a random generator to a starting point. It should reach the corners, too.
     starts, polished : int
         Number of random points, and of the best of them from which the optimiser (Nelder and Mead's,
-        which needs no derivative and goes through kinks, then Powell's) goes on.
+        which needs no derivative and goes through kinks, for 50 evaluations a coordinate, then
+        Powell's) goes on. What the second one loses, as it may beside points that are not
+        admissible, is kept.
     seed : int
         Of the random points.
     bounds : sequence of pairs, optional
@@ -80,12 +84,15 @@ def worst_case(
         return -value if np.isfinite(value) else np.inf
 
     points = sorted((np.asarray(draw(rng), dtype=np.float64) for _ in range(starts)), key=cost)
-    best = points[0]
+    best, least = points[0], cost(points[0])
     for start in points[:polished]:
-        for method in ("Nelder-Mead", "Powell"):
-            start = minimize(cost, start, method=method, bounds=bounds).x
-        best = min(best, start, key=cost)
-    return -cost(best), best
+        for method, options in (("Nelder-Mead", {"maxfev": 50 * start.size}), ("Powell", {})):
+            with np.errstate(invalid="ignore"):  # differences of infinities, where a point is not admissible
+                found = minimize(cost, start, method=method, bounds=bounds, options=options)
+            start = found.x
+            if found.fun < least:
+                best, least = start, float(found.fun)
+    return -least, best
 
 
 def logit_cases(n_cases: int, seed: int, sizes: Sequence[int] = (1, 2, 3, 5)) -> Iterator[Array]:
@@ -99,9 +106,16 @@ def sketch_cases(n_cases: int, seed: int) -> Iterator[tuple[FrequentDirections, 
     """Yield sketches with an action each: empty, growing, full and shrunk ones; old and new actions.
 
     K is 1, 2 or 4, the sketch size from 1 to more than Kd, the action new, one that the sketch has
-    seen, or zero. Z has condition numbers up to about 1e4.
+    seen, or zero. Z has condition numbers up to about 1e4. The streams of a number and a seed are
+    played once; each call yields copies of its own.
     """
+    yield from pickle.loads(_played_sketches(n_cases, seed))
+
+
+@lru_cache(maxsize=8)
+def _played_sketches(n_cases: int, seed: int) -> bytes:
     rng = np.random.default_rng(seed)
+    cases = []
     for case in range(n_cases):
         K, d = (1, 2, 4)[case % 3], int(rng.integers(2, 7))
         sketch = FrequentDirections(K, d, 10.0 ** rng.uniform(-1.0, 1.0), int(rng.integers(1, K * d + 3)))
@@ -110,7 +124,8 @@ def sketch_cases(n_cases: int, seed: int) -> Iterator[tuple[FrequentDirections, 
             action = rng.normal(size=d) * 10.0 ** rng.uniform(-0.5, 0.5)
             sketch.add(sketch.frame(action), jacobian_factor(outcome_probabilities(rng.normal(size=K))))
         kind = rng.uniform()
-        yield sketch, (action if kind < 0.3 else rng.normal(size=d) if kind < 0.95 else np.zeros(d))
+        cases.append((sketch, action if kind < 0.3 else rng.normal(size=d) if kind < 0.95 else np.zeros(d)))
+    return pickle.dumps(cases)
 
 
 def precise_probabilities(logits: Sequence[Decimal]) -> list[Decimal]:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 VERDICTS = ("holds", "refuted", "caught")
 CLAIM = r"[CR]\d+[a-z]?"
@@ -211,8 +211,8 @@ def clopper_pearson(failures: int, trials: int, false_alarm: float) -> tuple[flo
         raise ValueError(
             f"0 <= failures <= trials is needed, got {failures} of {trials}, level {false_alarm}"
         )
-    lower = 0.0 if failures == 0 else float(beta.ppf(false_alarm, failures, trials - failures + 1))
-    upper = 1.0 if failures == trials else float(beta.ppf(1.0 - false_alarm, failures + 1, trials - failures))
+    lower = 0.0 if failures == 0 else float(betaincinv(failures, trials - failures + 1, false_alarm))
+    upper = 1.0 if failures == trials else float(betaincinv(failures + 1, trials - failures, 1.0 - false_alarm))
     return lower, upper
 
 

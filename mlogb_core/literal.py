@@ -238,7 +238,7 @@ class LiteralEOFD(LiteralPolicy):
         )
         size = self.n_outcomes * n_features
         m = min(sketch_size, size)
-        self.sketch = Sketch(np.eye(size)[:, :m], np.zeros(m), 0.0)
+        self.sketch = Sketch(np.eye(size, m), np.zeros(m), 0.0)
 
     @property
     def rank_bound(self) -> int:

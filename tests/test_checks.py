@@ -74,3 +74,13 @@ def test_worst_case_finds_a_kinked_maximum():
     value, point = worst_case(objective, lambda rng: rng.normal(size=2) * 3.0, starts=50, polished=2, seed=1)
     assert value == pytest.approx(3.0, abs=1e-6)
     assert point == pytest.approx([1.0, 0.0], abs=1e-6)
+
+
+def test_worst_case_keeps_what_its_second_method_loses():
+    def objective(v):  # a ridge along a parabola: Powell's lines leave it and do not come back
+        off = abs(v[1] - v[0] ** 2) / 0.1
+        return 1.0 - off if off < 1.0 else -1.0
+
+    search = {"starts": 1, "polished": 1, "seed": 1, "bounds": [(-1.0, 1.0)] * 2}
+    value, point = worst_case(objective, lambda rng: np.array([0.3, 0.15]), **search)
+    assert value == objective(point) == pytest.approx(1.0, abs=1e-6)

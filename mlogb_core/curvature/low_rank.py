@@ -342,7 +342,8 @@ class LowRankCurvature(Owned):
         return triangle if triangle.diagonal().min() ** 2 > _WELL_OUTSIDE * square else None
 
     def _split_carefully(self, action: Array, inside: Array) -> tuple[Array, Array, Array]:
-        residual = np.kron(np.eye(self.n_outcomes), action) - inside @ self.basis
+        rows = np.multiply.outer(np.eye(self.n_outcomes), action)  # np.kron takes ten times as long
+        residual = rows.reshape(self.n_outcomes, -1) - inside @ self.basis
         threshold = _RANK_TOLERANCE * float(dnrm2(action))
         first, outside = orthonormal_rows(residual, threshold)
         overlap = first @ self.basis.T
