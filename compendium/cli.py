@@ -90,7 +90,6 @@ def run(
     ] = False,
 ) -> None:
     """Run an experiment and draw its figures, or show the stored run of the same parameters."""
-    from compendium.execution import Orders, parse_shard
     from compendium.manifest import expand, load_manifest, parse_override, resolve
 
     given = [parse_override(text) for text in parameter or []]
@@ -99,17 +98,20 @@ def run(
         raise UsageError("-p gives a parameter twice")
     if shard and cluster:
         raise UsageError("--shard and --cluster are two ways to share the work; choose one")
-    try:
-        part = parse_shard(shard) if shard else None
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    orders = Orders(jobs=jobs, shard=part, cluster=cluster or None, plan_only=dry_run)
     chosen = load_manifest().experiment(experiment)
     points = expand(chosen, overrides)
     # All of them before the first one starts.
     resolved = [resolve(chosen, profile, {**point, **overrides}) for point in points]
     if any(parameters in resolved[:place] for place, parameters in enumerate(resolved)):
         raise UsageError(f"experiments.{experiment}.grid: two of its points have the same parameters")
+    # Only now: what computes takes seconds to import, which a slip in a name should not cost.
+    from compendium.execution import Orders, parse_shard
+
+    try:
+        part = parse_shard(shard) if shard else None
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    orders = Orders(jobs=jobs, shard=part, cluster=cluster or None, plan_only=dry_run)
     failures = []
     for point in points:
         try:
@@ -170,6 +172,8 @@ def status() -> None:
         running = sum(state.running for state in states)
         doing = "running" if running else "stopped; the same `mlogb run` goes on from there"
         doing += f" in {running} processes" if running > 1 else ""
+        if not running and not all(state.ended for state in states):
+            doing = "on another machine, and has given no sign of life for a while"
         print(f"{experiment}/{name}, since {states[0].started}: {trials}; {doing}")
     if not batches:
         print("no batch is under way or was left unfinished; `mlogb runs` lists the finished runs")
