@@ -46,8 +46,8 @@ def put_run(*keys, name="smoke-00000001"):
 
 
 def put_journal(whose, *keys, run="smoke-00000001", old=False, parameters=None, experiment="tiny"):
-    entry = {"experiment": experiment, "parameters": parameters, "profile": "smoke", "run": run, "owner": whose, "started": "2026",
-             "trials": keys, "ended": False}  # fmt: skip
+    entry = {"experiment": experiment, "parameters": parameters, "profile": "smoke", "run": run,
+             "owner": whose, "started": "2026", "trials": keys, "ended": False}  # fmt: skip
     path = journal.path_of("tiny", run, whose)
     return put(path.relative_to(paths.project_root()), json.dumps(entry), old)
 
