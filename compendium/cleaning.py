@@ -1,4 +1,8 @@
-"""What no run refers to: stored trials of nobody, and what killed processes left behind."""
+"""What nothing refers to any more: stored trials of no run or batch, and what ended processes left behind.
+
+Nothing is removed that a process may still need: neither of a batch whose process is suspended, nor of one
+on another machine, of which it is not known whether it has ended.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from compendium import journal, paths, runs
+from compendium.manifest import check_parameters, load_manifest
+from compendium.paths import UsageError
 
 
 class Leftover(NamedTuple):
@@ -31,7 +37,8 @@ def leftovers() -> list[Leftover]:
     # Batches are read before runs: one that ends in between is then in both, and not in neither.
     batches = journal.states()
     finished = runs.find_runs()
-    needed = {key for state in batches for key in state.trials}
+    never = [one for one in batches if one.ended and not _can_go_on(one)]
+    needed = {key for state in batches if state not in never for key in state.trials}
     needed |= {
         key
         for run in finished
@@ -40,12 +47,16 @@ def leftovers() -> list[Leftover]:
     }
     complete = {(run.record["experiment"], run.path.name) for run in finished}
     found = [path for path in paths.trials_folder().glob("*.parquet") if path.stem not in needed]
-    for folder in (paths.runs_folder(), paths.figures_folder()):
-        found += [path for path in folder.rglob(".*.tmp") if _is_old(path)]
+    if all(state.ended for state in batches):  # a suspended process may have stopped while it wrote a file
+        for folder in (paths.runs_folder(), paths.figures_folder()):
+            found += [path for path in folder.rglob(".*.tmp") if _is_old(path)]
     for folder in paths.runs_folder().glob("*/"):
         found += [path for path in runs.abandoned(folder) if not runs.is_only_copy(path)]
-    found += [one.path for one in batches if not one.running and (one.experiment, one.run) in complete]
-    found += [path for path in journal.unreadable() if _is_old(path)]
+    done = [one for one in batches if one.ended and (one.experiment, one.run) in complete]
+    journals = list({one.path: None for one in (*done, *never)})
+    journals += [path for path in journal.unreadable() if _is_old(path) and not _is_locked(path)]
+    locks = [path for path in journal.folder().glob("*.lock") if _is_spare(path, journals)]
+    found += [*journals, *locks]
     return [Leftover(path, _size(path)) for path in sorted(set(found))]
 
 
@@ -56,6 +67,34 @@ def remove(items: list[Leftover]) -> None:
             shutil.rmtree(item.path, ignore_errors=True)
         else:
             item.path.unlink(missing_ok=True)
+
+
+def _can_go_on(state: journal.State) -> bool:
+    """Whether the command that was stopped would go on, rather than start from nothing or be refused.
+
+    An experiment that the manifest does not have may be one of another branch, and can.
+    """
+    if not state.trials:  # it never came to a study
+        return False
+    try:
+        experiment = load_manifest().experiment(state.experiment)
+    except UsageError:
+        return True
+    try:
+        check_parameters(experiment, state.parameters or {})
+    except UsageError:
+        return False
+    return True
+
+
+def _is_locked(path: Path) -> bool:
+    return journal.lock_of(path).is_file() and journal.is_alive(journal.owner(), path) is not False
+
+
+def _is_spare(lock: Path, journals: list[Path]) -> bool:
+    """Whether a lock is held by nobody and belongs to a journal that is gone, or goes."""
+    path = lock.with_suffix(".json")
+    return path in journals or (not path.is_file() and _is_old(lock) and not _is_locked(path))
 
 
 def _is_old(path: Path) -> bool:

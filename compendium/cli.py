@@ -90,7 +90,6 @@ def run(
     ] = False,
 ) -> None:
     """Run an experiment and draw its figures, or show the stored run of the same parameters."""
-    from compendium.execution import Orders, parse_shard
     from compendium.manifest import expand, load_manifest, parse_override, resolve
 
     given = [parse_override(text) for text in parameter or []]
@@ -99,17 +98,20 @@ def run(
         raise UsageError("-p gives a parameter twice")
     if shard and cluster:
         raise UsageError("--shard and --cluster are two ways to share the work; choose one")
-    try:
-        part = parse_shard(shard) if shard else None
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    orders = Orders(jobs=jobs, shard=part, cluster=cluster or None, plan_only=dry_run)
     chosen = load_manifest().experiment(experiment)
     points = expand(chosen, overrides)
     # All of them before the first one starts.
     resolved = [resolve(chosen, profile, {**point, **overrides}) for point in points]
     if any(parameters in resolved[:place] for place, parameters in enumerate(resolved)):
         raise UsageError(f"experiments.{experiment}.grid: two of its points have the same parameters")
+    # Only now: what computes takes seconds to import, which a slip in a name should not cost.
+    from compendium.execution import Orders, parse_shard
+
+    try:
+        part = parse_shard(shard) if shard else None
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    orders = Orders(jobs=jobs, shard=part, cluster=cluster or None, plan_only=dry_run)
     failures = []
     for point in points:
         try:
@@ -170,6 +172,8 @@ def status() -> None:
         running = sum(state.running for state in states)
         doing = "running" if running else "stopped; the same `mlogb run` goes on from there"
         doing += f" in {running} processes" if running > 1 else ""
+        if not running and not all(state.ended for state in states):
+            doing = "on another machine, and has given no sign of life for a while"
         print(f"{experiment}/{name}, since {states[0].started}: {trials}; {doing}")
     if not batches:
         print("no batch is under way or was left unfinished; `mlogb runs` lists the finished runs")
@@ -197,10 +201,21 @@ def verify(
         list[Path] | None, typer.Argument(metavar="RUN", help="Folders of runs; all by default.")
     ] = None,
     sample: Annotated[int, typer.Option(min=0, help="Trials of each study to compute again.")] = 1,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Compute all trials again; takes as long as the runs did.")
+    ] = False,
 ) -> None:
-    """Check stored runs: checksums, cells, outputs, figures, and a sample of trials computed again."""
+    """Check stored runs: checksums, cells, outputs, figures, and a sample of trials computed again.
+
+    The cells are compared with the text that the notebook was made from, and every output with what they
+    give when they are executed on the stored tables. By default one trial of each study is computed again:
+    a forger who changes a number of another trial in the tables, and all that follows from it, is not
+    found. --all finds it. What was measured, times and memory, is not measured again. The exit code is 0
+    where nothing contradicts the record; what could not be checked on this machine is named.
+    """
     from compendium import runs
     from compendium.paths import project_root
+    from compendium.verification import Report
     from compendium.verification import verify as verify_run
 
     chosen = [runs.load_run(path.resolve()) for path in runs_] if runs_ else runs.find_runs()
@@ -209,8 +224,12 @@ def verify(
             raise UsageError(f"{one.path} is not in the project at {project_root()}")
     failures = [f"{name}: its record cannot be read" for name in ([] if runs_ else runs.unreadable_runs())]
     for run in chosen:
-        found = verify_run(run, sample)
-        print(f"{run.name}: {'verified' if not found else 'NOT as recorded'}", flush=True)
+        report = Report(say=lambda line: print(f"  {line}", flush=True))
+        found = verify_run(run, None if all_ else sample, report)
+        for gap in report.gaps:
+            print(f"  not checked: {gap}")
+        verdict = "verified, but for what was not checked" if report.gaps else "verified"
+        print(f"{run.name}: {verdict if not found else 'NOT as recorded'}", flush=True)
         failures += [f"{run.name}: {problem}" for problem in found]
     if failures:
         raise FailureError("\n".join(failures))

@@ -43,6 +43,10 @@ MNIST_ROWS = 70_000
 # Images of each digit 0..9. Fashion-MNIST has MNIST's file names and sizes, but 7,000 images of each class.
 MNIST_CLASS_SIZES = (6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958)
 FASHION_FOLDER = "/usr/share/datasets/fashion-mnist"
+NO_FASHION = (
+    "Fashion-MNIST is not on this machine: Debian's package dataset-fashion-mnist brings it, or "
+    "MLOGB_FASHION names a folder of its idx files"
+)
 FASHION_LICENCE = "MIT, copyright Zalando SE"
 MNIST_LICENCE = "CC BY-SA 3.0 (as stated by Keras), copyright Y. LeCun and C. Cortes"
 
@@ -208,10 +212,7 @@ def load_fashion(folder: Path | str | None = None) -> Dataset:
     """
     place = Path(folder or os.environ.get("MLOGB_FASHION") or FASHION_FOLDER).expanduser()
     if not place.is_dir():
-        raise DataError(
-            "Fashion-MNIST is not on this machine: Debian's package dataset-fashion-mnist brings it, or "
-            "MLOGB_FASHION names a folder of its idx files"
-        )
+        raise DataError(NO_FASHION)
     features, labels = _read_idx_folder(place)
     sizes = np.bincount(labels, minlength=10)
     if len(set(sizes.tolist())) != 1:

@@ -239,13 +239,15 @@ class _ToldError(Exception):
 def _run(
     specs: Sequence[TrialSpec], folder: Path, jobs: int, variables: Mapping[str, str]
 ) -> list[pd.DataFrame]:
-    """Load or compute trials with worker processes of this machine."""
+    """Load or compute trials with worker processes of this machine, no more than there are to compute."""
+    missing = sum(not trials.is_stored(spec, folder) for spec in specs)
+    workers = min(jobs, max(missing, 1))
     work = [joblib.delayed(_caught)(_obtain, spec, folder, dict(variables)) for spec in specs]
     with warnings.catch_warnings():
         # An idle worker that leaves is no news, and would be some in the outputs of a notebook.
         warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")
         try:
-            results = [result for _, result in joblib.Parallel(n_jobs=jobs)(work)]
+            results = [result for _, result in joblib.Parallel(n_jobs=workers)(work)]
         except TerminatedWorkerError:
             progress.say("a worker process was killed; the trials that are left are computed one at a time")
             results = [_alone(spec, task, folder, variables) for spec, task in zip(specs, work, strict=True)]

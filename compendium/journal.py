@@ -2,8 +2,14 @@
 
 A batch writes a small file beside the runs when it starts, its studies add the addresses of their
 trials, and it goes away when the run is complete. What is left belongs to a batch under way, or to
-one that was stopped. Machines may share the folder: a number of a process says nothing on another
-machine, and little on the same one a week later, so a batch touches its journal while it lives.
+one that was stopped.
+
+Whether a batch is under way is told by a lock that its process holds on a file beside the journal. The
+operating system drops the lock when the process ends, however it ends, and keeps it while the process is
+suspended, so a batch that was stopped by Ctrl-Z or by a closed lid is not taken for dead. Machines may
+share the folder, and not every network file system passes locks on. Of a batch of another machine whose
+lock can be had it is therefore not known whether it has ended: it touches its journal now and then, which
+`status` shows, and nothing of it is ever removed.
 """
 
 from __future__ import annotations
@@ -18,12 +24,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from compendium import paths
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 VARIABLE = "MLOGB_JOURNAL"
-#: Seconds without a sign of life after which a batch is taken for dead, and how often it gives one.
+#: Seconds without a sign of life after which a batch of another machine is no longer shown as running, and
+#: how often a batch gives one.
 STALE, _BEAT = 600.0, 20.0
 
 
@@ -35,7 +47,8 @@ class State(NamedTuple):
     experiment, profile, run : str
         What it is.
     running : bool
-        Whether its process is alive.
+        Whether its process lives, suspended or not; for a batch of another machine, whether it has given a
+        sign of life lately.
     trials : frozenset of str
         Addresses of the trials that are known to be needed.
     done : int
@@ -44,6 +57,10 @@ class State(NamedTuple):
         When.
     path : Path
         Its journal.
+    ended : bool
+        Whether it is certain that no process works on it any more.
+    parameters : dict or None
+        What the notebook is given; None if the journal does not say.
     """
 
     experiment: str
@@ -54,6 +71,8 @@ class State(NamedTuple):
     done: int
     started: str
     path: Path
+    ended: bool = False
+    parameters: dict[str, Any] | None = None
 
 
 def folder() -> Path:
@@ -72,11 +91,18 @@ def path_of(experiment: str, run: str, whose: str) -> Path:
 
 
 @contextmanager
-def kept(experiment: str, profile: str, run: str, plan_only: bool = False) -> Iterator[dict[str, str]]:
-    """Keep a journal while the block runs; it is removed only if the block ends well.
+def kept(
+    experiment: str,
+    profile: str,
+    run: str,
+    plan_only: bool = False,
+    parameters: dict[str, Any] | None = None,
+) -> Iterator[dict[str, str]]:
+    """Keep a journal while the block runs; it is removed if the block ends well.
 
     Yields the environment that the batch's kernel needs. A batch that is only planned leaves no
-    journal and touches no other: there is nothing to go on with.
+    journal and touches no other: there is nothing to go on with. The same holds for one that failed
+    before a study said which trials it needs.
     """
     path = path_of(experiment, run, owner())
     before = [state for state in states() if (state.experiment, state.run) == (experiment, run)]
@@ -88,28 +114,52 @@ def kept(experiment: str, profile: str, run: str, plan_only: bool = False) -> It
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         # Those of a stopped batch before it are needed all the while, not only when the study says so.
         "trials": sorted(frozenset().union(*(state.trials for state in before))),
+        "parameters": parameters,
         "ended": False,
     }
-    paths.write_atomically(path, json.dumps(entry))
-    if not plan_only:
-        _forget(experiment, run, without=path)
-    ended = threading.Event()
-    beating = threading.Thread(target=_beat, args=(path, ended), daemon=True)
-    beating.start()
-    try:
-        yield {VARIABLE: str(path)}
-    except BaseException:
-        with suppress(OSError, ValueError):  # what stopped the batch is what has to be said
-            if plan_only:
-                path.unlink(missing_ok=True)
-            entry = json.loads(path.read_text(encoding="utf-8")) | {"ended": True}
-            paths.write_atomically(path, json.dumps(entry))
-        raise
-    finally:
-        ended.set()
-        beating.join()
-    path.unlink(missing_ok=True)
-    _forget(experiment, run)
+    with held(path):
+        paths.write_atomically(path, json.dumps(entry))
+        if not plan_only:
+            _forget(experiment, run, without=path)
+        ended = threading.Event()
+        beating = threading.Thread(target=_beat, args=(path, ended), daemon=True)
+        beating.start()
+        try:
+            yield {VARIABLE: str(path)}
+        except BaseException as error:
+            with suppress(OSError, ValueError):  # what stopped the batch is what has to be said
+                entry = json.loads(path.read_text(encoding="utf-8")) | {"ended": True}
+                if plan_only or (isinstance(error, paths.FailureError) and not entry["trials"]):
+                    path.unlink(missing_ok=True)
+                else:
+                    paths.write_atomically(path, json.dumps(entry))
+            raise
+        finally:
+            ended.set()
+            beating.join()
+        path.unlink(missing_ok=True)
+        _forget(experiment, run)
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold the lock of a journal while the block runs, as the process of its batch does."""
+    lock = lock_of(path)
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as file:
+        # Where a file system has no locks, nobody can tell that the batch has ended, and nothing is removed.
+        if fcntl is not None:
+            with suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def lock_of(path: Path) -> Path:
+    """The file whose lock the process of a batch holds, beside its journal."""
+    return path.with_suffix(".lock")
 
 
 def note(keys: Iterable[str]) -> None:
@@ -129,16 +179,19 @@ def states() -> list[State]:
             entry = json.loads(path.read_text(encoding="utf-8"))
             trials = frozenset(entry["trials"])
             done = sum((paths.trials_folder() / f"{key}.parquet").is_file() for key in trials)
+            alive = False if entry["ended"] else is_alive(entry["owner"], path)
             found.append(
                 State(
                     experiment=str(entry["experiment"]),
                     profile=str(entry["profile"]),
                     run=str(entry["run"]),
-                    running=not entry["ended"] and is_alive(entry["owner"], path),
+                    running=_is_fresh(path) if alive is None else alive,
                     trials=trials,
                     done=done,
                     started=str(entry["started"]),
                     path=path,
+                    ended=alive is False,
+                    parameters=entry.get("parameters"),
                 )
             )
     return sorted(found, key=lambda state: (state.started, state.path))
@@ -150,21 +203,51 @@ def unreadable() -> list[Path]:
     return [path for path in folder().glob("*.json") if path not in known]
 
 
-def is_alive(whose: str, path: Path) -> bool:
-    """Whether the process that is named so lives and keeps this journal."""
-    machine, _, number = whose.rpartition("-")
+def is_alive(whose: str, path: Path) -> bool | None:
+    """Whether the process that is named so works on the batch of this journal.
+
+    Parameters
+    ----------
+    whose : str
+        The process, as `owner` names it.
+    path : Path
+        The journal, which need not exist.
+
+    Returns
+    -------
+    bool or None
+        True if the lock is held, False if it is not, and None if that cannot be told: on another
+        machine, and where there are no locks.
+    """
+    lock, here = lock_of(path), whose.rpartition("-")[0] == _machine()
+    if not lock.is_file():
+        return False if here else None
+    if fcntl is None:
+        return None
     try:
-        fresh = time.time() - path.stat().st_mtime < STALE
+        # Shared, so that two that ask do not take each other for the batch.
+        with lock.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False if here else None
     except OSError:
-        return False
-    return fresh and (machine != _machine() or _is_running(int(number)))
+        return None
+    return False if here else None
+
+
+def remove(path: Path) -> None:
+    """Remove the journal of a batch that has ended, and its lock."""
+    path.unlink(missing_ok=True)
+    lock_of(path).unlink(missing_ok=True)
 
 
 def _forget(experiment: str, run: str, without: Path | None = None) -> None:
     """Remove the journals of batches of this run that ended, shards for example."""
     for state in states():
-        if (state.experiment, state.run) == (experiment, run) and not state.running and state.path != without:
-            state.path.unlink(missing_ok=True)
+        if (state.experiment, state.run) == (experiment, run) and state.ended and state.path != without:
+            remove(state.path)
 
 
 def _beat(path: Path, ended: threading.Event) -> None:
@@ -177,11 +260,9 @@ def _machine() -> str:
     return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
 
 
-def _is_running(pid: int) -> bool:
+def _is_fresh(path: Path) -> bool:
+    """Whether a batch of another machine has touched its journal lately."""
     try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
+        return time.time() - path.stat().st_mtime < STALE
+    except OSError:
         return False
-    except PermissionError:
-        pass
-    return True

@@ -3,7 +3,9 @@
 An experiment is data: a notebook, parameters common to all its profiles, and profiles that differ
 in size. A notebook states its parameters and their defaults in the cell tagged ``parameters``.
 papermill only warns about a parameter that this cell does not assign, and the run then goes on
-with the default; here every name and type is checked before anything starts.
+with the default; here every name, type and value is checked before anything starts. Which values a
+parameter may have stands under ``limits`` in the manifest, by the parameter's name, as a JSON Schema:
+that vocabulary has ranges, choices, lengths and items, and a library that checks it.
 """
 
 from __future__ import annotations
@@ -13,13 +15,21 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
 
 from compendium import paths
 from compendium.paths import UsageError
@@ -46,17 +56,21 @@ def _distinct(values: list[Any]) -> list[Any]:
 
 
 Name = Annotated[str, AfterValidator(_folder_name)]
+Limits = dict[str, dict[str, Any]]
 
 
 class Experiment(BaseModel):
-    """One experiment of the manifest."""
+    """One experiment of the manifest; its limits go before the common ones."""
 
     model_config = ConfigDict(extra="forbid")
+
+    _name: str = PrivateAttr("")
 
     title: str
     notebook: str
     parameters: Parameters = {}
     grid: dict[str, Annotated[list[Any], Field(min_length=1), AfterValidator(_distinct)]] = {}
+    limits: Limits = {}
     profiles: Annotated[dict[Name, Parameters], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -73,11 +87,19 @@ class Experiment(BaseModel):
 
 
 class Manifest(BaseModel):
-    """All experiments, by name."""
+    """All experiments, by name, and the limits of the parameters that they share."""
 
     model_config = ConfigDict(extra="forbid")
 
+    limits: Limits = {}
     experiments: dict[Name, Experiment]
+
+    @model_validator(mode="after")
+    def _told_to_the_experiments(self) -> Self:
+        for name, experiment in self.experiments.items():
+            experiment._name = name
+            experiment.limits = {**self.limits, **experiment.limits}
+        return self
 
     def experiment(self, name: str) -> Experiment:
         """Return the experiment of this name, or say which there are."""
@@ -205,18 +227,112 @@ def resolve(experiment: Experiment, profile: str, overrides: Mapping[str, Any]) 
     dict
         What is passed to the notebook, in the order of its parameters cell. Its other parameters
         keep their defaults.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name, a value of another type than the notebook's default, or one out of its limits.
     """
     chosen = {**experiment.parameters, **_pick(experiment.profiles, profile, "profile"), **overrides}
     defaults = notebook_parameters(experiment.source)
     for name in chosen:
         _pick(defaults, name, "parameter")
-    fitted = {name: _fit(name, default, chosen[name]) for name, default in defaults.items() if name in chosen}
+    fitted = {}
+    for name, default in defaults.items():
+        if name in chosen:
+            try:
+                fitted[name] = _fit(name, default, chosen[name])
+            except UsageError as error:
+                if name in overrides:
+                    raise
+                raise UsageError(f"{_place(experiment, profile, {}, name)}: {error}") from None
+    written = {
+        name: f"{_place(experiment, profile, overrides, name)}={_shown(chosen[name])}" for name in fitted
+    }
+    check_parameters(experiment, fitted, written)
     for name, value in fitted.items():
         if _LOCAL_PATH.search(json.dumps(value)):
             raise UsageError(
                 f"parameter {name} names a path of this machine, and a record must not: {value!r}"
             )
     return fitted
+
+
+def check_parameters(
+    experiment: Experiment, parameters: Parameters, written: Mapping[str, str] | None = None
+) -> None:
+    """Compare values with the limits of the manifest.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Its limits count; a parameter without limits may have any value.
+    parameters : dict
+        The values by name.
+    written : mapping, optional
+        How each value was written and where; the message begins with it.
+
+    Raises
+    ------
+    UsageError
+        For the first value that is out of its limits.
+    """
+    for name, value in parameters.items():
+        for error in _validator(experiment, name).iter_errors(value):
+            inner = error.json_path.removeprefix("$")
+            start = written[name] if written else f"{name}={_shown(value)}"
+            raise UsageError(f"{start}: {f'item {inner} ' if inner else ''}{_said(error)}")
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)
+
+
+def _place(experiment: Experiment, profile: str, overrides: Mapping[str, Any], name: str) -> str:
+    """Where a value was written: on the command line, or at which place of the manifest."""
+    if name in overrides and overrides[name] not in experiment.grid.get(name, []):
+        return f"-p {name}"
+    inner = f"profiles.{profile}" if name in experiment.profiles[profile] else "parameters"
+    inner = "grid" if name in experiment.grid else inner
+    return f"experiments.yml, experiments.{experiment._name}.{inner}: {name}"
+
+
+def _said(error: Any) -> str:
+    """What a schema asked for, in words."""
+    asked = error.validator_value
+    words = {
+        "minimum": f"must be at least {asked}",
+        "exclusiveMinimum": f"must be greater than {asked}",
+        "maximum": f"must be at most {asked}",
+        "exclusiveMaximum": f"must be less than {asked}",
+        "enum": f"must be one of {asked}",
+        "type": f"must be of type {asked}",
+        "minItems": f"must have at least {asked} items",
+        "maxItems": f"must have at most {asked} items",
+        "uniqueItems": "must have each item once",
+        "increasing": "must be in increasing order",
+        "contains": f"must have an item with {asked}",
+    }
+    if error.validator not in words:
+        return str(error.message)
+    return f"{words[error.validator]}, got {json.dumps(error.instance, ensure_ascii=False)}"
+
+
+def _validator(experiment: Experiment, name: str) -> Any:
+    """The limits of a parameter: JSON Schema with one more keyword, `increasing`, for lists of numbers."""
+    import jsonschema  # takes over a second, so only when there is something to check
+
+    def increasing(_: Any, wanted: bool, value: Any, __: Any) -> Iterator[Any]:
+        if wanted and isinstance(value, list) and any(a >= b for a, b in itertools.pairwise(value)):
+            yield jsonschema.ValidationError("must be in increasing order")
+
+    kind = jsonschema.validators.extend(jsonschema.Draft202012Validator, {"increasing": increasing})
+    schema = experiment.limits.get(name, {})
+    try:
+        kind.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        raise UsageError(f"experiments.yml, limits.{name} is not a JSON Schema: {error.message}") from None
+    return kind(schema)
 
 
 def _fit(name: str, default: Any, value: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from compendium.trials import Setting
+from mlogb_core.environments import SyntheticEnvironment
 from mlogb_core.policies import OptimisticPolicy
 
 
@@ -36,7 +37,10 @@ def held_bytes(setting: Setting, policy: str = "eofd") -> int:
     """
     if policy not in ("eofd", "oful"):
         raise ValueError(f"policy must be 'eofd' or 'oful', got {policy!r}")
-    environment, rng = setting.problem.environment(), np.random.default_rng(0)
+    # The arrays have the same sizes for any problem of this K and d, so none of its data are needed.
+    rewards = np.linspace(0.0, 1.0, setting.problem.n_outcomes + 1)[1:]
+    environment = SyntheticEnvironment(setting.problem.n_features, rewards, parameter_norm=1.0)
+    rng = np.random.default_rng(0)
     built: Any = setting.model_copy(update={"policies": (policy,)}).build(environment, rng)[policy]
     if policy == "eofd":
         size = environment.rewards.size * environment.n_features

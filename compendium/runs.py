@@ -153,7 +153,7 @@ def execute(
         "notebook_sha256": provenance.sha256(source),
         "code_digest": digest,
     }
-    journalled = journal.kept(experiment, kind, final.name, plan_only=orders.plan_only)
+    journalled = journal.kept(experiment, kind, final.name, orders.plan_only, parameters)
     with _removed_on_interrupt(partial), journalled as noted:
         record = _attempt(chosen, partial, record, orders, noted)
         # One lock for both: another batch of this run may end now, and pictures have one record.
@@ -359,7 +359,11 @@ def _final_of(left: Path) -> Path:
 
 
 def abandoned(folder: Path) -> list[Path]:
-    """What ended attempts left of an experiment; those under way, here or elsewhere, are not in it."""
+    """What ended attempts left of an experiment.
+
+    Not in it are attempts under way, suspended ones among them, and those of another machine, of which
+    nobody here knows whether they have ended.
+    """
     found = []
     for left in sorted(folder.glob(f"{PARTIAL}*")):
         match = re.fullmatch(rf"{re.escape(PARTIAL)}(.+)-(\w+-\d+)({_ASIDE})?", left.name)
@@ -367,7 +371,7 @@ def abandoned(folder: Path) -> list[Path]:
             continue
         run, owner = match[1], match[2]
         own = owner == journal.owner()  # an earlier attempt of this process, or of one that had its number
-        if own or not journal.is_alive(owner, journal.path_of(folder.name, run, owner)):
+        if own or journal.is_alive(owner, journal.path_of(folder.name, run, owner)) is False:
             found.append(left)
     return found
 

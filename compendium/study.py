@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ _COLUMNS_OF_BLOCKS = ["setting", "trial", "round", "policy", "reward", "regret"]
 #: Whole numbers of a round, which a table that is stacked with one without them holds as fractions.
 _WHOLE = {"n_actions": np.int32, "action": np.int32, "outcome": np.int16}
 
-__all__ = ["Results", "Setting", "Study", "publish", "replay"]
+__all__ = ["Results", "Setting", "Study", "measured", "publish", "replay"]
 
 
 class Study(BaseModel):
@@ -170,6 +170,32 @@ class Results:
             "smallest_margin": self.margins,
             "trials": [spec.key for spec in self.study.specs()],
         }
+
+
+def measured(name: str, measure: Callable[[], Any]) -> Any:
+    """What a notebook measures besides times of rounds; in the folder of a finished run, what was measured.
+
+    A measurement differs from machine to machine, so it cannot be compared with another one. It is a
+    finding of the run, and whoever executes the notebook again reads it back, as the tables.
+
+    Parameters
+    ----------
+    name : str
+        Under which `publish` gets the value.
+    measure : callable
+        Measures; the value must be plain.
+
+    Raises
+    ------
+    ValueError
+        If the working folder is a finished run without such a finding.
+    """
+    if not _is_finished_run(Path.cwd()):
+        return measure()
+    findings = json.loads(Path("study.json").read_text(encoding="utf-8"))["findings"]
+    if name not in findings:
+        raise ValueError(f"the run in this folder holds no measurement {name!r}")
+    return findings[name]
 
 
 def publish(*results: Results, **findings: Any) -> None:

@@ -1,9 +1,13 @@
 """Does a stored run still say what its trials say? Every link from trials to pictures is checked.
 
-A run is verified when its files have their checksums, every cell of its notebook was executed in
-order, the notebook executed again in the folder of the run prints and draws the same, trials that
-are stored give the same rows, and a sample of trials that is computed again plays the same to the
-bit and ends in the same state up to roundoff.
+A run is verified when its files have their checksums, the cells of its notebook are those of the text
+that it was made from and were executed in order, the notebook executed again in the folder of the run
+prints and draws the same, trials that are stored give the same rows, and a sample of trials that is
+computed again plays the same to the bit and ends in the same state up to roundoff.
+
+A sample can miss a number that was changed in the tables, with all that follows from it, in a trial
+outside the sample; all trials together cannot. Times and memory were measured, and nothing can measure
+them again: they are compared with the stored trials where these are there, and otherwise believed.
 """
 
 from __future__ import annotations
@@ -13,10 +17,15 @@ import base64
 import copy
 import io
 import json
+import os
 import random
 import shutil
+import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +33,10 @@ import numpy as np
 import pandas as pd
 
 from compendium import paths, trials
-from compendium.notebooks import CLIENT_OPTIONS, KERNEL, check_executed, kernel_environment
+from compendium.data import FOLDER_VARIABLE, SHIPPED, SHIPPED_SOURCE, DataError
+from compendium.notebooks import CLIENT_OPTIONS, KERNEL, check_executed, kernel_environment, normalise
 from compendium.paths import UsageError
+from compendium.problems import forget_digits
 from compendium.provenance import blas_pools, relative_paths, sha256
 from compendium.provenance import sidecar as sidecar_text
 from compendium.runs import Run, load_run, problems
@@ -38,31 +49,130 @@ _PIXEL = 2.0 / 255.0
 _ROUNDOFF = 1e-9
 
 
-def verify(run: Run, sample: int = 1) -> list[str]:
-    """Everything that is wrong with a run, one line each; empty if it is verified.
+@dataclass
+class Report:
+    """What a verification did, beside the problems that it found.
+
+    Attributes
+    ----------
+    say : callable
+        Is given a line when a trial has been computed again.
+    gaps : list of str
+        What could not be checked on this machine, and why; one line each.
+    """
+
+    say: Callable[[str], None] = lambda _: None
+    gaps: list[str] = field(default_factory=list)
+
+
+def verify(run: Run, sample: int | None = 1, report: Report | None = None) -> list[str]:
+    """Everything that contradicts a run, one line each; empty if nothing does.
 
     Parameters
     ----------
     run : Run
         The run.
-    sample : int
-        Number of trials of each study that are computed again.
+    sample : int or None
+        Number of trials of each study that are computed again; None for all.
+    report : Report, optional
+        Is told what was computed again and what could not be checked.
     """
+    report = report or Report()
     found = problems(run.path)
     if found:
         return found
     checks: list[Callable[[], Iterable[str]]] = [
         lambda: _contradictions(run),
+        lambda: _cell_problems(run, report),
         lambda: _figure_problems(run),
         lambda: _replay_problems(run),
-        lambda: _trial_problems(run, sample),
+        lambda: _trial_problems(run, sample, report),
     ]
-    for check in checks:
-        try:
-            found += check()
-        except Exception as error:  # a run that cannot be checked is not verified, and the others are
-            found.append(f"cannot be checked: {type(error).__name__}: {' '.join(str(error).split())}")
+    with _recorded_digits(run):
+        for check in checks:
+            try:
+                found += check()
+            except Exception as error:  # a run that cannot be checked is not verified, and the others are
+                found.append(f"cannot be checked: {type(error).__name__}: {' '.join(str(error).split())}")
     return found
+
+
+@contextmanager
+def _recorded_digits(run: Run) -> Iterator[None]:
+    """Use the digits that every installation has where the run used them, whatever else is there."""
+    sources = {data["source"] for data in _recorded_data(run).values() if data["name"] == "MNIST"}
+    if sources != {SHIPPED_SOURCE}:
+        yield
+        return
+    before = os.environ.get(FOLDER_VARIABLE)
+    os.environ[FOLDER_VARIABLE] = SHIPPED
+    forget_digits()
+    try:
+        yield
+    finally:
+        os.environ.pop(FOLDER_VARIABLE)
+        if before is not None:
+            os.environ[FOLDER_VARIABLE] = before
+        forget_digits()
+
+
+def _recorded_data(run: Run) -> dict[str, dict[str, Any]]:
+    """The data sets of the run by checksum."""
+    studies = run.record["study"].get("studies", [])
+    return {data["sha256"]: data for one in studies for data in one.get("data", []) if "sha256" in data}
+
+
+def _cell_problems(run: Run, report: Report) -> Iterator[str]:
+    """Code and prose of the executed notebook against the text that it was made from."""
+    import jupytext
+    import nbformat
+    from papermill.translators import PythonTranslator
+
+    record = run.record
+    text, where = _text_of(run)
+    if text is None:
+        report.gaps.append(f"the cells of the notebook were compared with no text: {where}")
+        return
+    if sha256(text) != record["notebook_sha256"]:
+        yield f"record.json: {where} is not the text that the record names"
+        return
+    expected = list(normalise(jupytext.reads(text, fmt="md:myst")).cells)
+    if record["parameters"]:
+        injected = PythonTranslator.codify(record["parameters"], "Parameters")
+        place = next(i for i, one in enumerate(expected, 1) if "parameters" in one.metadata.get("tags", []))
+        cell = {"cell_type": "code", "source": injected, "metadata": {"tags": ["injected-parameters"]}}
+        expected.insert(place, nbformat.from_dict(cell))  # type: ignore[no-untyped-call]
+    cells = _notebook(run).cells
+    if len(cells) != len(expected):
+        yield f"the notebook has {len(cells)} cells where its text ({where}) has {len(expected)}"
+        return
+    for number, (cell, own) in enumerate(zip(cells, expected, strict=True), 1):
+        kinds = [(one.cell_type, one.source.strip("\n"), one.metadata) for one in (cell, own)]
+        if kinds[0] != kinds[1]:
+            yield f"cell {number}: its {cell.cell_type} is not that of the text ({where})"
+
+
+def _text_of(run: Run) -> tuple[str | None, str]:
+    """The text that a notebook was made from, and where it was found or why it was not."""
+    record, root = run.record, paths.project_root()
+    here = root / record["notebook"]
+    if here.is_file():
+        text = here.read_text(encoding="utf-8")
+        if sha256(text) == record["notebook_sha256"]:
+            return text, record["notebook"]
+    commit = record["git_commit"]
+    if commit is None or record["git_clean"] is not True:
+        return None, f"{record['notebook']} has changed since, and the run was not made from a clean commit"
+    command = ["git", "-C", str(root), "show", f"{commit}:./{record['notebook']}"]
+    try:
+        shown = subprocess.run(command, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        return (
+            None,
+            f"{record['notebook']} has changed since, and commit {commit[:9]} is not in this repository",
+        )
+    text = shown.stdout.decode("utf-8").replace("\r\n", "\n")
+    return text, f"{record['notebook']} at commit {commit[:9]}"
 
 
 def _contradictions(run: Run) -> Iterator[str]:
@@ -261,29 +371,102 @@ def _differences(old: pd.DataFrame, new: pd.DataFrame, exact: bool = True) -> li
     return []
 
 
-def _trial_problems(run: Run, sample: int) -> list[str]:
-    """Rows of the tables against stored trials, and against a sample that is computed again."""
-    found = []
+def _trial_problems(run: Run, sample: int | None, report: Report) -> list[str]:
+    """Rows of the tables against stored trials, and against trials that are computed again."""
+    found: list[str] = []
+    data = _recorded_data(run)
+    tables = {name: pd.read_parquet(run.path / f"{name}.parquet") for name in TABLES}
+    claimed: set[tuple[str, int]] = set()
     for entry in run.record["study"]["studies"]:
         if "settings" not in entry:
             continue
         study = Study.model_validate({name: entry[name] for name in Study.model_fields if name in entry})
         specs, folder = study.specs(), paths.trials_folder()
-        for key, spec in zip(entry["trials"], specs, strict=True):
+        claimed |= {(spec.setting.name, spec.trial) for spec in specs}
+        known, absent = _with_their_data(specs, data)
+        report.gaps += absent
+        found += _data_problems(study, entry["data"])
+        margins: dict[tuple[str, str], tuple[float, float]] = {}
+        keys = dict(zip(((spec.setting.name, spec.trial) for spec in specs), entry["trials"], strict=True))
+        for spec in known:
+            key = keys[spec.setting.name, spec.trial]
             frame = trials.load(spec, folder) if key == spec.key and trials.is_stored(spec, folder) else None
             if frame is not None:
-                for name in _other_rows(run, study, spec, frame):
+                for name in _other_rows(tables, study, spec, frame):
                     found.append(f"{_named(spec)}: the stored trial gives other rows of {name}")
         changed = entry["sources"] != trials.library_digest()
-        for spec in _sampled(specs, sample, run.name):
+        chosen = _sampled(known, len(known) if sample is None else sample, run.name)
+        for number, spec in enumerate(chosen, 1):
             # What was played is the same; last digits of a final state depend on where its arrays lay, and
             # those of regrets on the BLAS kernel.
             same = blas_pools() == run.record["environment"]["blas"]
             loose = ("final",) if same else ("final", "results")
-            for name in _other_rows(run, study, spec, spec.compute(), times=False, loose=loose):
+            frame = spec.compute()
+            for one in Results.of(study, combine([spec], [frame]), final_states([spec], [frame])).margins:
+                who = one["setting"], one["policy"]
+                before = margins.get(who, (np.inf, np.inf))
+                margins[who] = min(before[0], one["all_rounds"]), min(before[1], one["after_round_1"])
+            for name in _other_rows(tables, study, spec, frame, times=False, loose=loose):
                 since = " (the library has changed since)" if changed else ""
                 found.append(f"{_named(spec)}: computed again, it gives other rows of {name}{since}")
+            report.say(
+                f"computed again: {_named(spec)} ({number} of {len(chosen)}; the study has {len(specs)})"
+            )
+        if sample is None and not absent:
+            found += _margin_problems(study, entry["smallest_margin"], margins)
+    if claimed:
+        for name, table in tables.items():
+            others = set(zip(table["setting"].astype(str), table["trial"].astype(int), strict=True)) - claimed
+            found += [f"{name}.parquet: {s}, trial {t}, is of no study" for s, t in sorted(others)]
     return found
+
+
+def _data_problems(study: Study, recorded: list[dict[str, Any]]) -> Iterator[str]:
+    """The data that a study names against its problems, and against those of this machine."""
+    used = {setting.problem.dataset: setting.problem for setting in study.settings}
+    used.pop(None, None)
+    if sorted(data["name"] for data in recorded) != sorted(str(name) for name in used):
+        yield f"study.json: {study.experiment} names other data than those of its problems"
+    for data in recorded:
+        with suppress(KeyError, DataError):
+            here = used[data["name"]].found()
+            # The same data may have come from another place.
+            if here["sha256"] == data["sha256"] and here | {"source": ""} != data | {"source": ""}:
+                yield f"study.json: {study.experiment} does not describe {data['name']} as it is"
+
+
+def _margin_problems(
+    study: Study, recorded: list[dict[str, Any]], computed: Mapping[tuple[str, str], tuple[float, float]]
+) -> Iterator[str]:
+    """The smallest margins of a study against those of all its trials; they have three digits."""
+    stored = {(one["setting"], one["policy"]): (one["all_rounds"], one["after_round_1"]) for one in recorded}
+    for key in sorted({*stored, *computed}):
+        old, new = (np.array(margins.get(key, (np.nan, np.nan))) for margins in (stored, computed))
+        if not np.allclose(new, old, rtol=0.01, atol=_ROUNDOFF):
+            yield f"study.json: {study.experiment}, {key[0]}, {key[1]}: computed again, its margin differs"
+
+
+def _with_their_data(specs: list[TrialSpec], data: Mapping[str, Any]) -> tuple[list[TrialSpec], list[str]]:
+    """The trials whose data are those of the run, and for the others why they cannot be computed again."""
+    known, reasons = [], Counter[str]()
+    states: dict[str | None, str | None] = {None: None}
+    for spec in specs:
+        problem = spec.setting.problem
+        if problem.dataset not in states:
+            try:
+                here = problem.found()["sha256"]
+            except DataError as error:
+                states[problem.dataset] = str(error)
+            else:
+                other = f"the run had other data of the name {problem.dataset} than this machine"
+                states[problem.dataset] = None if here in data else other
+        reason = states[problem.dataset]
+        if reason is None:
+            known.append(spec)
+        else:
+            reasons[reason] += 1
+    study = specs[0].experiment
+    return known, [f"{n} trials of {study} cannot be computed again: {why}" for why, n in reasons.items()]
 
 
 def _sampled(specs: list[TrialSpec], number: int, seed: str) -> list[TrialSpec]:
@@ -294,7 +477,7 @@ def _sampled(specs: list[TrialSpec], number: int, seed: str) -> list[TrialSpec]:
 
 
 def _other_rows(
-    run: Run,
+    tables: Mapping[str, pd.DataFrame],
     study: Study,
     spec: TrialSpec,
     frame: pd.DataFrame,
@@ -307,7 +490,7 @@ def _other_rows(
     if times:
         expected["timings"] = results.timings
     for name, rows in expected.items():
-        table = pd.read_parquet(run.path / f"{name}.parquet")
+        table = tables[name]
         same = (table["setting"] == spec.setting.name) & (table["trial"] == spec.trial)
         kept = table.loc[same, list(rows.columns)].reset_index(drop=True)
         # A table that is stacked with others may hold whole numbers as fractions.

@@ -45,9 +45,9 @@ def put_run(*keys, name="smoke-00000001"):
     return put(f"papermill_runs/tiny/{name}/record.json", json.dumps(record))
 
 
-def put_journal(whose, *keys, run="smoke-00000001", old=False):
-    entry = {"experiment": "tiny", "profile": "smoke", "run": run, "owner": whose, "started": "2026",
-             "trials": keys, "ended": False}  # fmt: skip
+def put_journal(whose, *keys, run="smoke-00000001", old=False, parameters=None, experiment="tiny"):
+    entry = {"experiment": experiment, "parameters": parameters, "profile": "smoke", "run": run,
+             "owner": whose, "started": "2026", "trials": keys, "ended": False}  # fmt: skip
     path = journal.path_of("tiny", run, whose)
     return put(path.relative_to(paths.project_root()), json.dumps(entry), old)
 
@@ -69,12 +69,13 @@ def test_trials_that_nobody_needs(dead):
     ]
     nobodys = put_trial("nobodys")
     put_run("of-a-run")
-    put_journal(f"{journal.owner().split('-')[0]}-{os.getppid()}", "of-a-batch", run="smoke-00000002")
+    live = put_journal(journal.owner(), "of-a-batch", run="smoke-00000002")
     put_journal(dead, "of-a-stopped-batch", run="smoke-00000003")
     put_journal("00000000-1", "of-another-machine", run="smoke-00000004", old=True)
-    assert [(item.path, item.size) for item in cleaning.leftovers()] == [(nobodys, 1)]
-    assert nobodys.exists()  # finding is not removing
-    assert clean() == {nobodys}
+    with journal.held(live):
+        assert [(item.path, item.size) for item in cleaning.leftovers()] == [(nobodys, 1)]
+        assert nobodys.exists()  # finding is not removing
+        assert clean() == {nobodys}
     assert all(path.exists() for path in needed)
 
 
@@ -104,11 +105,13 @@ def test_folders_of_attempts(dead):
     for name in kept:
         put(f"papermill_runs/tiny/{name}/tiny.ipynb")
         run, whose = name.removeprefix(".partial-").rsplit("-", 2)[0], "-".join(name.rsplit("-", 2)[1:])
-        put_journal(whose, run=run)
+        put_journal(whose, "a", run=run, old=True)
     gone = put(f"papermill_runs/tiny/.partial-smoke-00000004-{dead}/tiny.ipynb", "four").parent
-    put_journal(dead, run="smoke-00000004")
-    assert [(item.path, item.size) for item in cleaning.leftovers()] == [(gone, 4)]
-    assert clean() == {gone}
+    put_journal(dead, "a", run="smoke-00000004")
+    live = journal.path_of("tiny", "smoke-00000002", kept[0].split("2-", 1)[1])
+    with journal.held(live):
+        assert [(item.path, item.size) for item in cleaning.leftovers()] == [(gone, 4)]
+        assert clean() == {gone}
     assert {path.name for path in (paths.runs_folder() / "tiny").iterdir()} == set(kept)
 
 
@@ -123,11 +126,28 @@ def test_the_only_copy_of_a_run_stays(dead):
 def test_journals_of_runs_that_are_there(dead):
     put_run()
     finished = put_journal(dead)
-    put_journal(f"{journal.owner().split('-')[0]}-{os.getppid()}")
-    put_journal(dead, run="smoke-00000002")
+    lock = put(journal.lock_of(finished).relative_to(paths.project_root()))
+    live = put_journal(f"{journal.owner().split('-')[0]}-{os.getppid()}")
+    put_journal(dead, "a", run="smoke-00000002")
     bad = put("papermill_runs/.batches/bad.json", "{", old=True)
     put("papermill_runs/.batches/young.json", "{")
-    assert clean() == {finished, bad}
+    orphan = put("papermill_runs/.batches/tiny-smoke-00000003-gone.lock", old=True)
+    with journal.held(live):
+        assert clean() == {finished, lock, bad, orphan}
+
+
+def test_batches_that_can_never_be_finished(root, dead):
+    """One that came to no study, and one whose parameters are refused; not one of another branch."""
+    (root / "experiments.yml").write_text(
+        "limits: {n_rounds: {minimum: 1}}\n"
+        "experiments: {tiny: {title: t, notebook: n, profiles: {smoke: {}}}}\n"
+    )
+    empty = put_journal(dead)
+    refused = put_journal(dead, "a", run="smoke-00000002", parameters={"n_rounds": 0})
+    trials = [put_trial("a"), put_trial("b"), put_trial("c")]
+    put_journal(dead, "b", run="smoke-00000003", parameters={"n_rounds": 1})
+    put_journal(dead, "c", run="smoke-00000004", parameters={"n_rounds": 0}, experiment="elsewhere")
+    assert clean() == {empty, refused, trials[0]}
 
 
 def test_runs_and_figures_stay(root):

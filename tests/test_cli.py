@@ -152,7 +152,7 @@ def test_a_grid_goes_on_where_a_kernel_dies(mlogb, root):
     assert (done.record["parameters"]["label"], done.record["overrides"]) == ("good", {})
     assert out.splitlines()[0].startswith(f"{done.name} took ")
     code, out, _ = mlogb("status")
-    assert (code, out.count("stopped; the same `mlogb run` goes on from there")) == (0, 1)
+    assert (code, out.startswith("no batch is under way")) == (0, True)  # it had no trial to go on from
     assert "a run for each of: label=['bad', 'good']" in mlogb("list")[1]
 
 
@@ -203,7 +203,7 @@ def test_status_has_a_line_for_each_run(mlogb, root, monkeypatch):
 
     def state(run, running, trials, done):
         names = frozenset(map(str, range(trials)))
-        return journal.State("tiny", "smoke", run, running, names, done, "2026-11-28", root)
+        return journal.State("tiny", "smoke", run, running, names, done, "2026-11-28", root, not running)
 
     shards = [state("smoke-1", True, 8, 3), state("smoke-1", True, 8, 3), state("smoke-1", False, 0, 0)]
     monkeypatch.setattr(journal, "states", lambda: [*shards, state("smoke-2", False, 0, 0)])
@@ -237,17 +237,29 @@ def test_verify(mlogb, root, monkeypatch, tmp_path_factory):
         path.write_text(json.dumps(record))
     (path.parent.with_name("smoke-00000003")).mkdir()
     (path.parent.with_name("smoke-00000003") / "record.json").write_text("{")
-    monkeypatch.setattr(verification, "verify", lambda run, sample: ["x"] * sample if "2" in run.name else [])
+
+    def verify(run, sample, report):
+        report.say(f"sample {sample}")
+        report.gaps += ["needs a package"] * (sample is None)
+        return ["x"] * sample if "2" in run.name else []
+
+    monkeypatch.setattr(verification, "verify", verify)
     code, out, err = mlogb("verify", "--sample", "2")
     assert code == 1
     assert out.splitlines() == [
-        "papermill_runs/tiny/smoke-00000001: verified", "papermill_runs/tiny/smoke-00000002: NOT as recorded",
+        "  sample 2", "papermill_runs/tiny/smoke-00000001: verified",
+        "  sample 2", "papermill_runs/tiny/smoke-00000002: NOT as recorded",
     ]  # fmt: skip
     assert err.splitlines() == [
         "papermill_runs/tiny/smoke-00000003: its record cannot be read",
         *["papermill_runs/tiny/smoke-00000002: x"] * 2,
     ]
     assert mlogb("verify", "papermill_runs/tiny/smoke-00000001")[0] == 0
+    code, out, _ = mlogb("verify", "--all", "papermill_runs/tiny/smoke-00000001")
+    assert (code, out.splitlines()) == (0, [
+        "  sample None", "  not checked: needs a package",
+        "papermill_runs/tiny/smoke-00000001: verified, but for what was not checked",
+    ])  # fmt: skip
     assert mlogb("verify", "papermill_runs/tiny/nothing")[0] == 2
     outside = tmp_path_factory.mktemp("outside")
     (outside / "record.json").write_text(json.dumps(record))
@@ -328,3 +340,35 @@ def test_an_interrupt_is_said_in_one_line(mlogb, monkeypatch):
 
     monkeypatch.setattr(manifest, "load_manifest", interrupted)
     assert mlogb("list")[0] == 130
+
+
+def test_a_slip_in_a_name_imports_nothing_that_computes():
+    """It costs the time of reading the manifest."""
+    script = (
+        "import sys\nfrom compendium import cli\n"
+        "try: cli.main(['run', 'minst'])\nexcept SystemExit as left: print(left.code)\n"
+        "print(sorted({'numpy', 'pandas', 'joblib', 'jsonschema', 'jupytext', 'scipy'} & set(sys.modules)))"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "MLOGB_ROOT"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=Path(__file__).parent, env=environment, capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["2", "[]"]
+
+
+def test_a_value_out_of_its_limits_starts_nothing(mlogb, root):
+    """On the command line and in the manifest, under the name that the user wrote."""
+    make_project(root, STUDY)
+    manifest = root / "experiments.yml"
+    manifest.write_text("limits: {n_rounds: {minimum: 1}, sizes: {items: {minimum: 1}}}\n" + MANIFEST)
+    for value, message in (
+        ("n_rounds=0", "-p n_rounds=0: must be at least 1, got 0\n"),
+        ("sizes=[3, -5]", "-p sizes=[3, -5]: item [1] must be at least 1, got -5\n"),
+    ):
+        assert mlogb("run", "tiny", "--profile", "smoke", "-p", value) == (2, "", message)
+    manifest.write_text(manifest.read_text().replace("smoke: {n_rounds: 3}", "smoke: {n_rounds: 0}"))
+    place = "experiments.yml, experiments.tiny.profiles.smoke: n_rounds=0"
+    message = f"{place}: must be at least 1, got 0\n"
+    assert mlogb("run", "tiny", "--profile", "smoke") == (2, "", message)
+    assert not (root / "papermill_runs").exists()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import sys
 import time
 
 import pytest
 
-from compendium import journal, paths
+from compendium import cleaning, journal, paths, runs
 
 
 @pytest.fixture(autouse=True)
@@ -96,25 +98,24 @@ def test_a_plan_leaves_the_stopped_batch_as_it_is(root):
 
 
 def test_a_killed_batch(root):
+    """Whose process holds no lock has ended, whatever process has its number now."""
     machine = journal.owner().split("-")[0]
     kill(f"{machine}-{dead_pid()}")
     kill(f"{machine}-{os.getppid()}", run="smoke-2")
-    assert {state.run: state.running for state in journal.states()} == {"smoke-1": False, "smoke-2": True}
-
-
-def test_a_number_that_another_process_has_now(root):
-    """The process of that number lives; it gives no sign, so it is not the batch."""
-    path = kill(f"{journal.owner().split('-')[0]}-{os.getppid()}")
-    os.utime(path, (time.time() - 2 * journal.STALE,) * 2)
-    assert not journal.states()[0].running
+    with journal.held(kill(f"{machine}-{os.getpid()}", run="smoke-3")):
+        assert {state.run: (state.running, state.ended) for state in journal.states()} == {
+            "smoke-1": (False, True), "smoke-2": (False, True), "smoke-3": (True, False),
+        }  # fmt: skip
 
 
 def test_a_batch_of_another_machine(root):
-    """Nothing is known of its process but the signs that it gives."""
+    """Nothing is known of its process but the signs that it gives; it may live without them."""
     path = kill(f"00000000-{dead_pid()}")
     assert journal.states()[0].running
     os.utime(path, (time.time() - 2 * journal.STALE,) * 2)
-    assert not journal.states()[0].running
+    assert (journal.states()[0].running, journal.states()[0].ended) == (False, False)
+    with journal.held(path):  # its file system passes locks on
+        assert journal.states()[0].running
 
 
 def test_a_batch_gives_signs_of_life(root, monkeypatch):
@@ -146,3 +147,56 @@ def test_a_damaged_journal_hides_no_other(root, content):
     bad.write_text(content)
     assert len(journal.states()) == 1
     assert journal.unreadable() == [bad]
+
+
+SUSPENDED = """
+import os, sys, time
+from compendium import cleaning, journal, paths, runs
+with journal.kept("tiny", "smoke", "smoke-1"):
+    partial = paths.runs_folder() / "tiny" / f".partial-smoke-1-{journal.owner()}"
+    partial.mkdir(parents=True)
+    print("begun", flush=True)
+    sys.stdin.read()
+    assert partial.is_dir()
+"""
+
+
+def test_a_suspended_batch_is_not_taken_for_dead(root):
+    """Ctrl-Z or a closed lid: no sign of life for an hour, and then it goes on."""
+    batch = subprocess.Popen(
+        [sys.executable, "-c", SUSPENDED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert batch.stdout.readline() == "begun\n"
+    os.kill(batch.pid, signal.SIGSTOP)
+    try:
+        [path] = journal.folder().glob("*.json")
+        os.utime(path, (time.time() - 3600,) * 2)
+        unfinished = root / "papermill_runs" / ".trials" / ".a.tmp"
+        paths.write_atomically(unfinished, "half of a trial")
+        os.utime(unfinished, (time.time() - 3600,) * 2)
+        assert journal.states()[0].running
+        assert cleaning.leftovers() == []
+        runs.sweep(root / "papermill_runs" / "tiny")
+    finally:
+        os.kill(batch.pid, signal.SIGCONT)
+    batch.communicate("")
+    assert batch.returncode == 0
+    assert journal.states() == []
+    assert list(journal.folder().iterdir()) == []
+    assert {item.path for item in cleaning.leftovers()} == {
+        unfinished, *(root / "papermill_runs" / "tiny").glob(".partial-*")
+    }  # fmt: skip
+
+
+def test_a_batch_that_failed_before_it_had_a_trial_leaves_no_journal(root):
+    with pytest.raises(paths.FailureError), journal.kept("tiny", "smoke", "smoke-1"):
+        raise paths.FailureError
+    assert list(journal.folder().iterdir()) == []
+
+
+def test_where_there_are_no_locks_nothing_has_ended_for_certain(root, monkeypatch):
+    path = kill(f"{journal.owner().split('-')[0]}-{dead_pid()}")
+    journal.lock_of(path).touch()
+    assert journal.is_alive(journal.owner(), path) is False
+    monkeypatch.setattr(journal, "fcntl", None)
+    assert journal.is_alive(journal.owner(), path) is None

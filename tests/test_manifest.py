@@ -8,7 +8,14 @@ import pytest
 from batch_project import HEADER, MANIFEST, make_project
 
 from compendium import paths
-from compendium.manifest import expand, load_manifest, notebook_parameters, parse_override, resolve
+from compendium.manifest import (
+    check_parameters,
+    expand,
+    load_manifest,
+    notebook_parameters,
+    parse_override,
+    resolve,
+)
 from compendium.paths import UsageError
 
 
@@ -198,3 +205,71 @@ def test_yaml_that_refers_to_itself_is_no_repetition(tmp_path):
     text = MANIFEST.replace("smoke: {n_rounds: 3}", "smoke: &small {n_rounds: 3}")
     (tmp_path / "experiments.yml").write_text(text.replace("{n_rounds: 4}", "{<<: *small, n_rounds: 4}"))
     assert resolved("paper")["n_rounds"] == 4
+
+
+@pytest.fixture
+def own_manifest(monkeypatch):
+    monkeypatch.setenv("MLOGB_ROOT", str(Path(paths.__file__).parents[1]))
+    return load_manifest()
+
+
+def test_every_parameter_of_this_project_has_limits_that_its_values_keep(own_manifest):
+    for name, experiment in own_manifest.experiments.items():
+        defaults = notebook_parameters(experiment.source)
+        assert set(defaults) <= set(experiment.limits), (name, set(defaults) - set(experiment.limits))
+        check_parameters(experiment, defaults)
+        for profile in experiment.profiles:
+            for point in expand(experiment, {}):
+                resolve(experiment, profile, point)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "parameter", "values"),
+    [
+        ("mnist", "n_rounds", [0, -5, 10**12]),
+        ("mnist", "n_trials", [0, -1]),
+        ("mnist", "seed", [-1]),
+        ("mnist", "timing_rounds", [-1]),
+        ("mnist", "exponents", [[0.75], [0.75, 0.75, 0.75], [0.75, 300.0]]),
+        ("mnist", "paper_normalisation", ["units"]),
+        ("mnist", "tuned_regularization", [0.0, -0.1, 1e300]),
+        ("mnist", "paper_norm_bound", [0.0]),
+        ("mnist", "paper_radius_scale", [-1e-9]),
+        ("mnist_validation", "shortlist", [0]),
+        ("mnist_validation", "norm_bounds", [[], [1.0, 0.0], [1.0, 1.0]]),
+        ("parameter_grid", "case", ["trinomial"]),
+        ("parameter_grid", "exponents", [[], [0.5, 0.5]]),
+        ("synthetic", "tuned", [{}, {"multinomial": [1.0, 1.0, 1.0, 0.0]},
+                                {"multinomial": [1.0, 1.0, 1.0], "binary": [1.0, 1.0, 1.0, 0.0]},
+                                {"multinomial": [0.0, 1.0, 1.0, 0.0], "binary": [1.0, 1.0, 1.0, 0.0]}]),
+        ("sketch_size", "sketch_sizes", [[], [0, 1], [5, 1], [1, 1], [1.5]]),
+        ("sketch_size", "decays", [[-1.0]]),
+        ("sketch_size", "dimension", [0]),
+        ("radius_scale", "confidence", [0.0, 1.0]),
+        ("radius_scale", "scales", [[0.0], [1.0, 0.1]]),
+        ("scale", "problems", [[[1]], [[1, 0]], [[1, 2, 3]], [3], [["1", 2]], [[1, 2], [1, 2]]]),
+        ("scale", "sketch_size", [0]),
+        ("real_data", "sources", [["digit"], ["digits", "digits"]]),
+        ("real_data", "step_size", [0.0]),
+    ],
+)  # fmt: skip
+def test_values_out_of_their_limits(own_manifest, experiment, parameter, values):
+    chosen = own_manifest.experiment(experiment)
+    for value in values:
+        with pytest.raises(UsageError, match=f"{parameter}"):
+            resolve(chosen, "smoke", {parameter: value})
+
+
+def test_limits_that_are_no_schema_are_named(tmp_path):
+    (tmp_path / "experiments.yml").write_text("limits: {n_rounds: {minimum: one}}\n" + MANIFEST)
+    with pytest.raises(UsageError, match=r"experiments\.yml, limits\.n_rounds is not a JSON Schema"):
+        resolved()
+
+
+def test_a_value_of_the_grid_is_named_as_such(tmp_path):
+    experiment = with_grid(tmp_path, "{label: [a, b]}")
+    experiment.limits["label"] = {"enum": ["a"]}
+    with pytest.raises(
+        UsageError, match=r"experiments\.yml, experiments\.tiny\.grid: label=b: must be one of"
+    ):
+        resolve(experiment, "smoke", {"label": "b"})

@@ -261,7 +261,8 @@ def test_leftovers_of_ended_attempts_are_swept(root):
     ended.wait()
     machine, own = journal.owner().split("-")
     dead, running, far = f"{machine}-{ended.pid}", f"{machine}-1", "00000000-1"
-    stale = [folder / f".partial-smoke-12345678-{whose}" for whose in (dead, f"{machine}-{own}")]
+    reused = f"{machine}-{os.getppid()}"  # the number of a batch that ended; another process has it now
+    stale = [folder / f".partial-smoke-12345678-{whose}" for whose in (dead, reused, f"{machine}-{own}")]
     under_way = [folder / f".partial-smoke-12345678-{whose}" for whose in (running, far)]
     for whose in (dead, running, far):
         paths.write_atomically(journal.path_of("tiny", "smoke-12345678", whose), "{}")
@@ -269,7 +270,8 @@ def test_leftovers_of_ended_attempts_are_swept(root):
     aside = folder / f".partial-smoke-12345678-{dead}-old"
     for left in [*stale, *under_way, other, aside]:
         left.mkdir(parents=True)
-    runs.sweep(folder)
+    with journal.held(journal.path_of("tiny", "smoke-12345678", running)):
+        runs.sweep(folder)
     assert {p.name for p in folder.iterdir()} == {final.name, *(p.name for p in under_way)}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 
@@ -192,7 +193,8 @@ def test_a_worker_is_killed(assert_same, serial, tmp_path, monkeypatch):
     assert stored(folder) == stored(serial[1])
 
 
-def test_the_number_of_workers(assert_same, serial, monkeypatch):
+def test_the_number_of_workers(assert_same, serial, tmp_path, monkeypatch):
+    """As many as asked for, and never more than there are trials to compute."""
     asked, parallel = [], joblib.Parallel
 
     def note(n_jobs):
@@ -200,11 +202,18 @@ def test_the_number_of_workers(assert_same, serial, monkeypatch):
         return parallel(n_jobs=1)
 
     monkeypatch.setattr(joblib, "Parallel", note)
-    STUDY.run(folder=serial[1])
+    for jobs, missing in ((None, 2), (2, 3), (12, 2), (12, 0)):
+        folder = tmp_path / f"{jobs}-{missing}"
+        shutil.copytree(serial[1], folder)
+        for path in sorted(folder.glob("*.parquet"))[:missing]:
+            path.unlink()
+        results = STUDY.run(n_jobs=jobs, folder=folder)
     monkeypatch.setenv("MLOGB_JOBS", "2")
-    by_variable = STUDY.run(folder=serial[1])
-    STUDY.run(n_jobs=3, folder=serial[1])
-    assert asked == [1, 2, 3]
+    for path in sorted(folder.glob("*.parquet"))[:3]:
+        path.unlink()
+    by_variable = STUDY.run(folder=folder)
+    assert asked == [1, 2, 2, 1, 2]
+    pd.testing.assert_frame_equal(results.rounds, by_variable.rounds)
     assert_same(by_variable)
 
 

@@ -343,3 +343,163 @@ def test_only_the_final_states_may_differ_in_last_digits(run, monkeypatch, versi
     for name, column, by in (("final.parquet", "parameter_norm", 1e-6), ("results.parquet", "regret", 1e-12)):
         (line,) = found(name, column, by)
         assert line.endswith(name if version == "the same" else f"{name} (the library has changed since)")
+
+
+def forged_notebook(run, change):
+    """The executed notebook with a change in its cells, and every checksum to match."""
+    notebook = json.loads((run.path / "tiny.ipynb").read_text())
+    change(notebook["cells"])
+    return forge(run, **{"tiny.ipynb": json.dumps(notebook).encode()})
+
+
+def test_forged_cells_are_found_in_the_text(run, monkeypatch):
+    """A formula, a sentence and an injected cell that were changed print the same outputs as before."""
+    for name in ("_replay_problems", "_trial_problems", "_figure_problems"):
+        monkeypatch.setattr(verification, name, lambda *_: [])
+    assert verify(run) == []
+    stored = (run.path / "tiny.ipynb").read_bytes()
+
+    def found(change):
+        lines = verify(forged_notebook(run, change))
+        forge(run, **{"tiny.ipynb": stored})
+        return lines
+
+    def in_cell(word, old, new):
+        def change(cells):
+            [one] = [one for one in cells if word in "".join(one["source"])]
+            one["source"] = "".join(one["source"]).replace(old, new)
+
+        return change
+
+    for word, old, new in (
+        ("Synthetic(", "norm_bound=2.0", "norm_bound=4.0 / 2"),
+        ("# A tiny experiment", "tiny", "great"),
+        ("# Parameters", "n_trials = 4", "n_trials = 4\nn_rounds += 0"),
+    ):
+        [line] = found(in_cell(word, old, new))
+        assert "is not that of the text (notebooks/tiny.md)" in line
+    [line] = found(lambda cells: cells.pop(0))
+    assert "cells where its text" in line
+    [line] = found(lambda cells: cells[-1]["metadata"].update(tags=["hide-input"]))
+    assert "is not that of the text" in line
+
+
+def test_the_text_is_found_at_the_commit_of_the_run_or_named_as_not_found(run, monkeypatch):
+    for name in ("_replay_problems", "_trial_problems", "_figure_problems"):
+        monkeypatch.setattr(verification, name, lambda *_: [])
+    root = paths.project_root()
+    git = ["git", "-C", str(root), "-c", "user.name=n", "-c", "user.email=e"]
+    for arguments in (["init", "-q"], ["add", "notebooks"], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *arguments], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
+    text = root / "notebooks" / "tiny.md"
+    text.write_text(text.read_text() + "\nMore.\n")
+
+    def checked(**changes):
+        report = verification.Report()
+        write_record(run, run.record | {"git_commit": commit.strip(), "git_clean": True} | changes)
+        return verify(runs.load_run(run.path), report=report), report.gaps
+
+    assert checked() == ([], [])
+    found, _ = checked(notebook_sha256=provenance.sha256("another"))
+    assert found == [
+        f"record.json: notebooks/tiny.md at commit {commit[:9]} is not the text that the record names"
+    ]
+    for changes, message in (
+        ({"git_commit": "0" * 40}, "commit 000000000 is not in this repository"),
+        ({"git_clean": False}, "the run was not made from a clean commit"),
+        ({"git_commit": None, "git_clean": None}, "the run was not made from a clean commit"),
+    ):
+        found, [gap] = checked(**changes)
+        assert found == []
+        assert message in gap
+
+
+def test_all_trials_find_what_a_sample_misses(run, monkeypatch):
+    """A number outside the sample, a margin and the data, with every checksum to match."""
+    for name in ("_replay_problems", "_figure_problems"):
+        monkeypatch.setattr(verification, name, lambda *_: [])
+    shutil.rmtree(paths.trials_folder())  # as in a clone
+    said = []
+    assert verify(run, 1, verification.Report(said.append)) == []
+    assert len(said) == 1
+    sampled = said[0].split("computed again: tiny, ")[1].split(" (1 of 1")[0]
+    table = pd.read_parquet(run.path / "results.parquet")
+    names = table["setting"].astype(str) + ", trial " + table["trial"].astype(str)
+    outside = next(i for i, name in enumerate(names) if name != sampled)
+    kept = {name: (run.path / name).read_bytes() for name in ("results.parquet", "study.json")}
+    forged = forge(run, **{"results.parquet": changed_table(run, "results.parquet", "regret", outside, 0.25)})
+    assert verify(forged, 1) == []
+    said = []
+    (line,) = verify(forged, None, verification.Report(said.append))
+    assert line == f"tiny, {names[outside]}: computed again, it gives other rows of results.parquet"
+    assert len(said) == 8
+    forge(run, **kept)
+    study = json.loads((run.path / "study.json").read_text())
+    study["studies"][0]["smallest_margin"][0]["after_round_1"] *= 2
+    study["studies"][0]["data"] = [{"name": "MNIST", "rows": 70000, "source": "x", "sha256": "0"}]
+    found = verify(forge(run, **{"study.json": json.dumps(study).encode()}), None)
+    assert found[0] == "study.json: tiny names other data than those of its problems"
+    assert found[1].startswith("study.json: tiny, ")
+    assert found[1].endswith("computed again, its margin differs")
+    assert len(found) == 2
+    more = pd.concat([table, table.assign(trial=np.int32(9))], ignore_index=True)
+    stream = io.BytesIO()
+    more.to_parquet(stream, index=False)
+    forge(run, **kept)
+    found = verify(forge(run, **{"results.parquet": stream.getvalue()}))
+    assert "results.parquet: small, trial 9, is of no study" in found
+
+
+def test_a_run_is_read_back_without_its_data(run, monkeypatch, tmp_path):
+    """The data are described by the run; what needs them is named and not called verified."""
+    from compendium.problems import Classes, Rated, Synthetic
+    from compendium.study import Study, measured
+
+    setting = trials.Setting(
+        name="rated", problem=Rated(source="insteval"), sketch_size=2, regularization=1.0, step_size=1.0,
+        norm_bound=1.0, radius={"kind": "ridge", "scale": 0.1}, policies=("random",),
+    )  # fmt: skip
+    plain = setting.model_copy(update={
+        "name": "plain", "problem": Synthetic(dimension=3, rewards=(1.0,), parameter_norm=1.0)
+    })  # fmt: skip
+    study = Study(experiment="x", settings=(setting, plain), n_rounds=2, n_trials=2, seed=1)
+    data = {"name": "InstEval", "rows": 7, "n_features": 11, "sha256": "0" * 64}
+    content = {"studies": [{"data": [data]}], "findings": {"peak": [1.5]}}
+    (run.path / "study.json").write_text(json.dumps(content))
+    monkeypatch.chdir(run.path)
+    assert setting.problem.data() == data
+    assert setting.problem.n_features == 11
+    assert study.specs()[0].identity()["data"] == "0" * 64
+    with pytest.raises(ValueError, match="Fashion-MNIST is not on this machine"):  # the run had none
+        Classes(source="fashion").data()
+    assert measured("peak", lambda: pytest.fail("measured again")) == [1.5]
+    with pytest.raises(ValueError, match="holds no measurement 'other'"):
+        measured("other", lambda: 1)
+    monkeypatch.chdir(tmp_path)
+    assert measured("peak", lambda: 2) == 2
+
+    def absent(self):
+        raise verification.DataError("needs a package")
+
+    monkeypatch.setattr(Rated, "found", absent)
+    known, gaps = verification._with_their_data(study.specs(), {})
+    assert [spec.setting.name for spec in known] == ["plain", "plain"]
+    assert gaps == ["2 trials of x cannot be computed again: needs a package"]
+    monkeypatch.setattr(Rated, "found", lambda self: data | {"sha256": "1" * 64})
+    known, gaps = verification._with_their_data(study.specs(), {"0" * 64: data})
+    why = "the run had other data of the name InstEval than this machine"
+    assert gaps == [f"2 trials of x cannot be computed again: {why}"]
+    [line] = verification._data_problems(study, [data | {"rows": 8, "sha256": "1" * 64}])
+    assert line == "study.json: x does not describe InstEval as it is"
+
+
+def test_digits_of_a_run_go_before_those_of_the_machine(run, monkeypatch):
+    """A run on the shipped digits is verified with them where a folder of others is named."""
+    monkeypatch.setenv("MLOGB_MNIST", "/nowhere")
+    record = {"study": {"studies": [{"data": [
+        {"name": "MNIST", "sha256": "0", "source": verification.SHIPPED_SOURCE}
+    ]}]}}  # fmt: skip
+    with verification._recorded_digits(runs.Run(run.path, record)):
+        assert os.environ["MLOGB_MNIST"] == verification.SHIPPED
+    assert os.environ["MLOGB_MNIST"] == "/nowhere"
