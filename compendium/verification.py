@@ -24,9 +24,10 @@ import numpy as np
 import pandas as pd
 
 from compendium import paths, trials
-from compendium.notebooks import CLIENT_OPTIONS, KERNEL, check_executed, kernel_environment
+from compendium.kernels import CLIENT_OPTIONS, KERNEL, kernel_environment
+from compendium.notebooks import check_executed
 from compendium.paths import UsageError
-from compendium.provenance import blas_pools, relative_paths, sha256
+from compendium.provenance import blas_pools, relative_paths, sha256, sorted_pools
 from compendium.provenance import sidecar as sidecar_text
 from compendium.runs import Run, load_run, problems
 from compendium.study import TABLES, Results, Study, combine, final_states
@@ -278,7 +279,7 @@ def _trial_problems(run: Run, sample: int) -> list[str]:
         for spec in _sampled(specs, sample, run.name):
             # What was played is the same; last digits of a final state depend on where its arrays lay, and
             # those of regrets on the BLAS kernel.
-            same = blas_pools() == run.record["environment"]["blas"]
+            same = blas_pools() == sorted_pools(run.record["environment"]["blas"])
             loose = ("final",) if same else ("final", "results")
             for name in _other_rows(run, study, spec, spec.compute(), times=False, loose=loose):
                 since = " (the library has changed since)" if changed else ""
