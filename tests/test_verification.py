@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 from batch_project import ROOT, make_real_project
 
-from compendium import paths, provenance, runs, trials, verification
+from compendium import cli, paths, provenance, runs, trials, verification
 from compendium.verification import verify
 
 FILES = (
@@ -343,3 +343,21 @@ def test_only_the_final_states_may_differ_in_last_digits(run, monkeypatch, versi
     for name, column, by in (("final.parquet", "parameter_norm", 1e-6), ("results.parquet", "regret", 1e-12)):
         (line,) = found(name, column, by)
         assert line.endswith(name if version == "the same" else f"{name} (the library has changed since)")
+
+
+def test_a_run_behind_a_symbolic_link(run, without_kernel, tmp_path, capsys, monkeypatch):
+    """The folder of the runs may be a link to a larger disk, and so may the way to the project."""
+    folder = paths.runs_folder()
+    shutil.move(folder, tmp_path / "disk")
+    folder.symlink_to(tmp_path / "disk")
+    (tmp_path / "way").symlink_to(paths.project_root())
+    inside = run.path.relative_to(folder)
+    for place in (run.path, tmp_path / "disk" / inside, tmp_path / "way" / "papermill_runs" / inside):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main(["verify", str(place)])
+        assert (stopped.value.code, capsys.readouterr().out) == (0, f"{run.name}: verified\n")
+    shutil.copytree(tmp_path / "disk" / inside, tmp_path / "copy")
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["verify", str(tmp_path / "copy")])
+    assert stopped.value.code == 2
+    assert "copy is not in the project at" in capsys.readouterr().err
