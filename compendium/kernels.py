@@ -145,6 +145,8 @@ def _configuration() -> Path:
 
 def _copy_font_list(folder: Path) -> None:
     """Hand matplotlib's list of fonts on: to make it takes seconds, and says so in a notebook's output."""
+    if paths.home() is None:  # else this process's own matplotlib warns that it found no place for its list
+        os.environ.setdefault("MPLCONFIGDIR", str(folder))
     from matplotlib import font_manager
 
     name = f"fontlist-v{font_manager.FontManager.__version__}.json"
