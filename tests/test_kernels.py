@@ -31,7 +31,8 @@ import numpy
 seen = ("NUMBA_DISABLE_JIT", "HOSTILE", "LC_ALL", "LANG", "PYTHONHASHSEED")
 print(numpy.array([1 / 3]), [name for name in seen if name in os.environ])
 import matplotlib
-print(matplotlib.rcParams["font.size"], time.tzname, sys.flags.optimize, sys.warnoptions, sys.stdout.encoding, "leaked" in dir())
+flags = sys.flags.optimize, sys.warnoptions, sys.stdout.encoding
+print(matplotlib.rcParams["font.size"], time.tzname, *flags, "leaked" in dir())
 """
 
 
