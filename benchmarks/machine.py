@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ import scipy.linalg.blas as blas
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from compendium import provenance
-from compendium.paths import FailureError, project_root
+from compendium.paths import FailureError
 
 #: Modules of ``compendium`` that the problems come from.
 PROBLEM_MODULES = ("data.py", "problems.py")
@@ -39,17 +38,18 @@ def single_thread() -> Iterator[None]:
 
 def record() -> dict[str, Any]:
     """What the times were measured on: processor, libraries, kernels, threads and code."""
+    root = provenance.code_root()
     pools = [
         {key: pool.get(key) for key in ("prefix", "internal_api", "version", "architecture", "num_threads")}
         for pool in threadpool_info()
     ]
     return {
         "environment": provenance.environment(jobs=1)
-        | {"numba": _version("numba"), "openblas_coretype": os.environ.get("OPENBLAS_CORETYPE")},
+        | {"openblas_coretype": os.environ.get("OPENBLAS_CORETYPE")},
         "thread_pools": pools,
         "code_digest": provenance.code_digest(PROBLEM_MODULES),
         "benchmarks_digest": _own_digest(),
-        **provenance.git_state(project_root()),
+        **provenance.git_state(root if root == Path(__file__).resolve().parents[1] else None),
     }
 
 
@@ -113,10 +113,3 @@ def _own_digest() -> str:
     """One digest of the sources of the benchmarks, names included."""
     files = sorted(Path(__file__).parent.glob("*.py"))
     return provenance.sha256("".join(f"{provenance.sha256(path)}  {path.name}\n" for path in files))
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -214,14 +214,10 @@ def verify(
     where nothing contradicts the record; what could not be checked on this machine is named.
     """
     from compendium import runs
-    from compendium.paths import project_root
     from compendium.verification import Report
     from compendium.verification import verify as verify_run
 
-    chosen = [runs.load_run(path.resolve()) for path in runs_] if runs_ else runs.find_runs()
-    for one in chosen:
-        if not one.path.is_relative_to(project_root()):
-            raise UsageError(f"{one.path} is not in the project at {project_root()}")
+    chosen = [runs.load_run(runs.locate(path)) for path in runs_] if runs_ else runs.find_runs()
     failures = [f"{name}: its record cannot be read" for name in ([] if runs_ else runs.unreadable_runs())]
     for run in chosen:
         report = Report(say=lambda line: print(f"  {line}", flush=True))

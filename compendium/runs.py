@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 from compendium import journal, paths, progress, provenance
 from compendium.execution import Orders
+from compendium.kernels import CLIENT_OPTIONS, KERNEL, kernel_environment
 from compendium.manifest import CUSTOM, Experiment, load_manifest, resolve
-from compendium.notebooks import CLIENT_OPTIONS, KERNEL, check_executed, dumps, kernel_environment, normalise
+from compendium.notebooks import check_executed, dumps, normalise
 from compendium.paths import FailureError, UsageError
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ __all__ = ["Run", "check_executed", "execute", "figures_of", "find_runs", "load_
 
 PARTIAL, _ASIDE = ".partial-", "-old"
 REQUIRED = ("results.parquet", "study.json")
+#: What a notebook must hand over besides; it becomes part of the record.
+HANDED = (*REQUIRED, provenance.ENVIRONMENT)
 #: What a record must have to be one, with the types that the code relies on.
 RECORD_ENTRIES: dict[str, type] = {
     "experiment": str, "notebook": str, "started": str, "parameters": dict, "overrides": dict,
@@ -175,6 +178,26 @@ def load_run(path: Path) -> Run:
     return Run(path, record)
 
 
+def locate(path: Path) -> Path:
+    """Return a run's folder as the project names it, by whatever links and folders it was reached.
+
+    A project's ``papermill_runs``, or a folder in it, may be a symbolic link to elsewhere.
+
+    Raises
+    ------
+    UsageError
+        If the folder is not in the project.
+    """
+    if path.exists():
+        for folder in _run_folders():
+            if folder.samefile(path):
+                return folder
+    resolved = path.resolve()
+    if not resolved.is_relative_to(paths.project_root().resolve()):
+        raise UsageError(f"{path} is not in the project at {paths.project_root()}")
+    return resolved
+
+
 def find_runs(experiment: str | None = None, profile: str | None = None) -> list[Run]:
     """Return the finished runs, oldest first.
 
@@ -260,6 +283,7 @@ def _attempt(
     notebook = jupytext.read(experiment.source, fmt="md:myst")
     notebook.metadata["kernelspec"] = KERNEL
     started, clock = datetime.now(UTC), perf_counter()
+    state = provenance.git_state(provenance.code_root())
     with (
         progress.shown(record["experiment"], batch=True) as watched,
         kernel_environment(MLOGB_RUN_DIR=str(partial), **orders.as_variables(), **noted, **watched),
@@ -277,16 +301,19 @@ def _attempt(
             failures = [f"{failure} in the cell: {begun[-1].source}" if begun else failure]
     else:
         failures = [failure or "nothing was executed"]
-    failures = failures or [f"the notebook wrote no {n}" for n in REQUIRED if not (partial / n).is_file()]
+    failures = failures or [f"the notebook wrote no {n}" for n in HANDED if not (partial / n).is_file()]
     if failures:
         raise FailureError("\n".join([*failures, f"as far as it got: {os.path.relpath(output)}"]))
     if orders.plan_only:
         shutil.rmtree(partial, ignore_errors=True)
         raise progress.Stopped("the notebook has no study that could be planned; nothing was kept")
     paths.write_atomically(output, dumps(_without_places(normalise(executed))))
+    if provenance.git_state(provenance.code_root()) != state:
+        # Commits or edits while the notebook was executed: it is not certain what it imported.
+        state["git_clean"] = None if state["git_commit"] is None else False
     record |= {
-        **provenance.git_state(paths.project_root()),
-        "environment": provenance.environment(orders.jobs),
+        **state,
+        "environment": {"jobs": orders.jobs},
         "started": started.isoformat(timespec="seconds"),
         "duration_seconds": round(perf_counter() - clock, 1),
     }

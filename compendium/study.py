@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, field_validator
 
-from compendium import paths, trials
+from compendium import paths, provenance, trials
 from compendium.execution import Orders, obtain
 from compendium.trials import Setting, TrialSpec
 
@@ -107,7 +107,10 @@ class Study(BaseModel):
         orders = Orders(jobs=n_jobs) if n_jobs is not None else Orders.from_environment()
         specs = self.specs()
         frames = obtain(self.experiment, specs, folder or paths.trials_folder(), orders)
-        return Results.of(self, combine(specs, frames), final_states(specs, frames))
+        computed = tuple(frame.attrs["computed_on"] for frame in frames)
+        return replace(
+            Results.of(self, combine(specs, frames), final_states(specs, frames)), computed_on=computed
+        )
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,8 @@ class Results:
         Source, rows and checksum of the data sets behind the study's problems, each once.
     frame : pandas.DataFrame or None
         All rounds with times and margins; None for the tables of a finished run.
+    computed_on : tuple of dict
+        For each trial what `provenance.computed_on` said where it was computed; empty where it was read.
     """
 
     study: Study
@@ -141,6 +146,7 @@ class Results:
     margins: list[dict[str, Any]]
     data: list[dict[str, Any]]
     frame: pd.DataFrame | None = None
+    computed_on: tuple[dict[str, Any], ...] = ()
 
     @classmethod
     def of(cls, study: Study, frame: pd.DataFrame, final: pd.DataFrame) -> Results:
@@ -216,6 +222,8 @@ def publish(*results: Results, **findings: Any) -> None:
 def save(folder: Path, *results: Results, **findings: Any) -> None:
     """Write `results.parquet`, `timings.parquet`, `final.parquet` and `study.json` into a folder.
 
+    With them goes what this process, which is the kernel, and its workers computed on.
+
     Parameters
     ----------
     folder : Path
@@ -243,6 +251,8 @@ def save(folder: Path, *results: Results, **findings: Any) -> None:
     for name, tables in zip(TABLES, parts, strict=True):
         table = _stack(tables)
         table.to_parquet(folder / f"{name}.parquet", compression="zstd", index=False)
+    computed = [one for result in results for one in result.computed_on]
+    provenance.hand_over_environment(folder, computed)
     paths.write_atomically(folder / "study.json", text)
 
 

@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, Posit
 from threadpoolctl import threadpool_limits
 
 from compendium.problems import Classes, Digits, Rated, Synthetic
-from compendium.provenance import code_digest
+from compendium.provenance import code_digest, computed_on
 from mlogb_core.confidence import ConstantRadius, radius_from
 from mlogb_core.environments import Environment
 from mlogb_core.literal import LiteralEOFD, LiteralOFUL
@@ -145,7 +145,8 @@ class TrialSpec(BaseModel):
     def compute(self, on_round: Callable[[int], None] | None = None) -> pd.DataFrame:
         """Play the trial, with one BLAS thread: the thread count changes last digits.
 
-        The frame's `attrs["final"]` has the summary of each optimistic policy at the end.
+        The frame's `attrs["final"]` has the summary of each optimistic policy at the end, and
+        `attrs["computed_on"]` the libraries and the machine of the process that computed it.
         """
         streams = trial_streams(self.seed, self.experiment, self.trial)
         with threadpool_limits(limits=1):
@@ -154,7 +155,7 @@ class TrialSpec(BaseModel):
             trial = run_trial(environment, policies, self.n_rounds, streams, on_round)
             final = {n: p.summary() for n, p in policies.items() if isinstance(p, OptimisticPolicy)}
         frame = _tidy(trial)
-        frame.attrs["final"] = final
+        frame.attrs |= {"final": final, "computed_on": computed_on()}
         return frame
 
 
@@ -176,7 +177,7 @@ def load(spec: TrialSpec, folder: Path) -> pd.DataFrame | None:
         metadata = table.schema.metadata or {}
         stored = json.loads(metadata[b"identity"])
         frame: pd.DataFrame = table.to_pandas()
-        frame.attrs["final"] = json.loads(metadata[b"final"])
+        frame.attrs |= {name: json.loads(metadata[name.encode()]) for name in ("final", "computed_on")}
         content = metadata[b"content"].decode()
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:
         _LOG.warning("stored trial %s cannot be read (%s); computing it again", path.name, error)
@@ -199,7 +200,7 @@ def store(spec: TrialSpec, frame: pd.DataFrame, folder: Path) -> Path:
     path = folder / f"{spec.key}.parquet"
     temporary = folder / f".{spec.key}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp"
     table = pa.Table.from_pandas(frame, preserve_index=False)
-    metadata = {"identity": spec.identity(), "final": frame.attrs["final"]}
+    metadata = {"identity": spec.identity(), **frame.attrs}
     texts = {k: json.dumps(v, sort_keys=True) for k, v in metadata.items()}
     table = table.replace_schema_metadata(texts | {"content": _content(frame)})
     try:

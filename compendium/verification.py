@@ -34,10 +34,11 @@ import pandas as pd
 
 from compendium import paths, trials
 from compendium.data import FOLDER_VARIABLE, SHIPPED, SHIPPED_SOURCE, DataError
-from compendium.notebooks import CLIENT_OPTIONS, KERNEL, check_executed, kernel_environment, normalise
+from compendium.kernels import CLIENT_OPTIONS, KERNEL, kernel_environment
+from compendium.notebooks import check_executed, normalise
 from compendium.paths import UsageError
 from compendium.problems import forget_digits
-from compendium.provenance import blas_pools, relative_paths, sha256
+from compendium.provenance import blas_pools, relative_paths, sha256, sorted_pools
 from compendium.provenance import sidecar as sidecar_text
 from compendium.runs import Run, load_run, problems
 from compendium.study import TABLES, Results, Study, combine, final_states
@@ -399,7 +400,7 @@ def _trial_problems(run: Run, sample: int | None, report: Report) -> list[str]:
         for number, spec in enumerate(chosen, 1):
             # What was played is the same; last digits of a final state depend on where its arrays lay, and
             # those of regrets on the BLAS kernel.
-            same = blas_pools() == run.record["environment"]["blas"]
+            same = blas_pools() == sorted_pools(run.record["environment"]["blas"])
             loose = ("final",) if same else ("final", "results")
             frame = spec.compute()
             for one in Results.of(study, combine([spec], [frame]), final_states([spec], [frame])).margins:

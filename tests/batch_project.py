@@ -39,9 +39,11 @@ extra = None
 STUDY = """
 ```{code-cell} ipython3
 import json, os, pathlib, pandas
+from compendium.provenance import hand_over_environment
 run = pathlib.Path(os.environ["MLOGB_RUN_DIR"])
 frame = pandas.DataFrame({"round": range(n_rounds), "regret": [step_size * i for i in range(n_rounds)]})
 frame.to_parquet(run / "results.parquet")
+hand_over_environment(run)
 data = {"name": "Digits", "source": "nowhere", "rows": 5000}
 (run / "study.json").write_text(json.dumps({"studies": [{"data": [data], "seed": 1}], "findings": {}}))
 (run / "environment.txt").write_text(" ".join(

@@ -40,6 +40,7 @@ def finished(tmp_path_factory):
     """A project under git with one finished run of the smoke profile."""
     root = tmp_path_factory.mktemp("project")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(provenance, "code_root", lambda: root)
         patch.setenv("MLOGB_ROOT", str(root))
         patch.setenv("MPLBACKEND", "Agg")
         patch.setattr(provenance, "code_digest", lambda: "c" * 64)
@@ -190,6 +191,7 @@ def assert_locked(monkeypatch, root, module, name):
 def test_fresh_replaces_and_paper_figures_go_up(root, monkeypatch):
     assert_locked(monkeypatch, root, runs, "_put_in_place")
     assert_locked(monkeypatch, root, provenance, "publish_figures")
+    monkeypatch.setattr(provenance, "code_root", lambda: root)
     make_project(root, STUDY, cell("(run / 'clock.txt').write_text(str(__import__('time').time_ns()))"))
     first = execute("tiny", "paper")
     clock = (first.path / "clock.txt").read_text()

@@ -38,6 +38,8 @@ SECOND = FIRST.model_copy(
 STUDY = Study(experiment="tests", settings=[FIRST, SECOND], n_rounds=30, n_trials=3, seed=11)
 N_FILES = 6
 WRITTEN = {"results.parquet", "timings.parquet", "final.parquet", "study.json"}
+#: For the record alone: it differs between machines, and names the trials that others computed.
+ENVIRONMENT = {"environment.json"}
 
 
 @pytest.fixture(autouse=True)
@@ -416,7 +418,7 @@ def test_publish_without_a_batch_does_nothing(results, tmp_path, monkeypatch):
 def test_publish_writes_the_tables_and_the_record(results, tmp_path, monkeypatch):
     monkeypatch.setenv("MLOGB_RUN_DIR", str(tmp_path))
     publish(results, best="first", number=2.5)
-    assert {path.name for path in tmp_path.iterdir()} == WRITTEN
+    assert {path.name for path in tmp_path.iterdir()} == WRITTEN | ENVIRONMENT
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "results.parquet"), results.rounds)
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "timings.parquet"), results.timings)
     final = pd.read_parquet(tmp_path / "final.parquet").astype({"setting": str, "policy": str})

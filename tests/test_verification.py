@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 from batch_project import ROOT, make_real_project
 
-from compendium import paths, provenance, runs, trials, verification
+from compendium import cli, paths, provenance, runs, trials, verification
 from compendium.verification import verify
 
 FILES = (
@@ -503,3 +503,21 @@ def test_digits_of_a_run_go_before_those_of_the_machine(run, monkeypatch):
     with verification._recorded_digits(runs.Run(run.path, record)):
         assert os.environ["MLOGB_MNIST"] == verification.SHIPPED
     assert os.environ["MLOGB_MNIST"] == "/nowhere"
+
+
+def test_a_run_behind_a_symbolic_link(run, without_kernel, tmp_path, capsys, monkeypatch):
+    """The folder of the runs may be a link to a larger disk, and so may the way to the project."""
+    folder = paths.runs_folder()
+    shutil.move(folder, tmp_path / "disk")
+    folder.symlink_to(tmp_path / "disk")
+    (tmp_path / "way").symlink_to(paths.project_root())
+    inside = run.path.relative_to(folder)
+    for place in (run.path, tmp_path / "disk" / inside, tmp_path / "way" / "papermill_runs" / inside):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main(["verify", str(place)])
+        assert (stopped.value.code, capsys.readouterr().out) == (0, f"{run.name}: verified\n")
+    shutil.copytree(tmp_path / "disk" / inside, tmp_path / "copy")
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["verify", str(tmp_path / "copy")])
+    assert stopped.value.code == 2
+    assert "copy is not in the project at" in capsys.readouterr().err
