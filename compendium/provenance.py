@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from compendium.data import load_mnist
-from compendium.notebooks import THREADS
 from compendium.paths import FailureError, project_root, write_atomically
 
 #: Modules of ``compendium`` that decide what a run computes; the others only run and record it.
@@ -82,6 +81,8 @@ def environment(jobs: int) -> dict[str, Any]:
     """Return what the numbers and the times were computed on."""
     import numpy
     import scipy
+
+    from compendium.notebooks import THREADS  # jupytext takes a second, and no worker needs it
 
     return {
         "python": platform.python_version(),

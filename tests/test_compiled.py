@@ -64,6 +64,7 @@ def assert_same_play(plain, fast, rng, rounds, close=CLOSE):
     assert fast.curvature.shrinkage == pytest.approx(plain.curvature.shrinkage, rel=1e-11, abs=1e-12)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("K", "d", "m"), SIZES)
 @pytest.mark.parametrize("kind", ["eofd", "oful"])
 @pytest.mark.parametrize("prune", [True, False])
@@ -75,7 +76,15 @@ def test_the_same_play(kind, K, d, m, prune, monkeypatch):
     assert_same_play(plain, fast, np.random.default_rng(K * d), 150)
 
 
-@pytest.mark.parametrize(("K", "d", "m"), [(4, 100, 40), (2, 30, 5), (1, 40, 6), (12, 5, 9)])
+@pytest.mark.parametrize(
+    ("K", "d", "m"),
+    [
+        pytest.param(4, 100, 40, marks=pytest.mark.slow),
+        (2, 30, 5),
+        (1, 40, 6),
+        pytest.param(12, 5, 9, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("kind", ["eofd", "oful"])
 def test_the_literal_algorithms_play(kind, K, d, m):
     rounds = 300 if kind == "eofd" or K * d < 400 else 60  # the literal OFUL takes 20 ms a round there
@@ -442,6 +451,7 @@ def test_a_buffer_and_the_theorems_radius():
     assert_same_play(*pair("eofd", 3, 20, 9, buffer=3, radius=radius), np.random.default_rng(2), 150)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", STREAMS)
 @pytest.mark.parametrize(("K", "d", "m"), [(1, 9, 4), (3, 6, 8), (2, 4, 8)])
 @pytest.mark.parametrize("buffer", [1, 3])

@@ -142,6 +142,7 @@ def test_the_sketch_brackets_the_full_hessian(case):
         assert missing >= (case.m + 1) * sketch.shrinkage * (1 - 1e-9) - 1e-12 * np.trace(full)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", STREAMS)
 @pytest.mark.parametrize(("K", "d", "m"), [(1, 12, 4), (2, 9, 1), (3, 6, 17), (6, 4, 10), (4, 5, 20)])
 def test_the_basis_stays_orthonormal_over_many_rounds(K, d, m, kind):

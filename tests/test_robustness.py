@@ -243,6 +243,7 @@ def attempt(call, *arguments, default=None):
         return default
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("kind", SKETCHES)
 def test_degenerate_streams_play_the_literal_algorithm(kind, stream):
@@ -254,6 +255,7 @@ def test_degenerate_streams_play_the_literal_algorithm(kind, stream):
         assert result.shrinkage <= 1e-11
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("kind", EXACT)
 def test_degenerate_streams_play_the_full_matrix(kind, stream):
@@ -264,6 +266,7 @@ def test_degenerate_streams_play_the_full_matrix(kind, stream):
         assert result.parameter <= 1e-11
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("kind", BUFFERED)
 def test_degenerate_streams_in_a_buffered_sketch(kind, stream):
@@ -350,6 +353,7 @@ def test_rough_rounds_play_the_literal_algorithm(kind):
 # Sizes ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("size", ["1", "Kd - 1", "Kd", "Kd + 5"])
 @pytest.mark.parametrize(("K", "d"), [(1, 9), (1, 1), (3, 5), (12, 1), (12, 3)])
 @pytest.mark.parametrize("kind", SKETCHES)
@@ -422,6 +426,7 @@ def assert_no_drift(kind, rounds, restarts):
     assert policy.curvature.shrinkage > 10.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SKETCHES)
 def test_no_drift_in_5000_rounds(kind):
     assert_no_drift(kind, 5000, restarts=[2500, 4800])
@@ -542,6 +547,7 @@ def test_a_step_that_ends_outside_the_ball(kind, excess):
     assert np.linalg.norm(policy.parameter) <= S * (1.0 + 1e-14)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("S", [1e-6, 1e-3, 1e4])
 @pytest.mark.parametrize("kind", [*SKETCHES, *EXACT])
 def test_small_and_large_balls_play_the_literal_algorithm(kind, S):
@@ -616,6 +622,7 @@ FORMS = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", ALL)
 def test_the_form_of_the_input_does_not_matter(kind, form):
@@ -851,6 +858,7 @@ def operation(policy, name, actions, outcome):
 OPERATIONS = ("select", "update", "update after select")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("calls", [[1], [2], None], ids=["first call", "second call", "every call"])
 @pytest.mark.parametrize("kind", ALL)
 def test_lapack_does_not_converge(kind, calls):
@@ -935,28 +943,36 @@ def test_a_shrink_that_fails_once_goes_on_with_the_literal_algorithm(kind, monke
 # Going on from a state -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("when", ["between rounds", "between select and update"])
-@pytest.mark.parametrize("kind", ALL)
-def test_a_state_on_disk_goes_on_in_a_new_process(kind, when, tmp_path):
+def test_a_state_on_disk_goes_on_in_a_new_process(tmp_path):
     """Same actions and same bytes of W in the second half as without the interruption."""
-    policy = make(kind, 2, 9, 5, norm_bound=1.0, radius=TheoremRadius(0.1, scale=1e-3))
-    half, seed, selected = 26, 72, None  # a buffer of 3 is not empty here
-    random_rounds(policy, half, seed=71)
-    if when == "between select and update":
-        selected = policy.select(random_round(policy, np.random.default_rng(seed))[0])
-    np.savez(tmp_path / "state.npz", **policy.state_dict())
-    call = f"from helpers import resume; resume({str(tmp_path / 'state.npz')!r}, {half}, {seed}, {selected})"
+    half, seed = 26, 72  # a buffer of 3 is not empty here
+    policies, calls = [], []
+    for kind in ALL:
+        for when in ("between rounds", "between select and update"):
+            policy = make(kind, 2, 9, 5, norm_bound=1.0, radius=TheoremRadius(0.1, scale=1e-3))
+            random_rounds(policy, half, seed=71)
+            selected = None
+            if when == "between select and update":
+                selected = policy.select(random_round(policy, np.random.default_rng(seed))[0])
+            path = tmp_path / f"{kind} {when}.npz"
+            np.savez(path, **policy.state_dict())
+            policies.append(policy)
+            calls.append((str(path), half, seed, selected))
     paths = [Path(mlogb_core.__file__).parents[1], Path(__file__).parent]
     finished = subprocess.run(
-        [sys.executable, "-c", call],
+        [sys.executable, "-c", f"from helpers import resume\nfor call in {calls}:\n    resume(*call)"],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))},
         capture_output=True,
         text=True,
         check=False,
     )
     assert finished.returncode == 0, finished.stderr
-    actions, parameter = finished.stdout.splitlines()
-    expected = random_rounds(policy, half, seed, selected)
-    assert actions.split() == list(map(str, expected))
-    assert parameter == policy.parameter.tobytes().hex()
-    assert len(set(expected)) > 1
+    lines = finished.stdout.splitlines()
+    assert len(lines) == 2 * len(calls)
+    for policy, (path, *_, selected), actions, parameter in zip(
+        policies, calls, lines[::2], lines[1::2], strict=True
+    ):
+        expected = random_rounds(policy, half, seed, selected)
+        assert actions.split() == list(map(str, expected)), path
+        assert parameter == policy.parameter.tobytes().hex(), path
+        assert len(set(expected)) > 1, path

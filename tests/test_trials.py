@@ -388,6 +388,7 @@ def _store_often(spec, frame, folder, me, other):
         store(spec, frame, folder)
 
 
+@pytest.mark.slow
 def test_two_processes_store_the_same_trial(computed, tmp_path, caplog):
     spec, frame = computed
     folder = tmp_path / "trials"
