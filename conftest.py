@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     grids = defaultdict(list)
     for item in items:
         listed = getattr(getattr(item, "module", None), "SLOW_FIXTURES", ())
-        if "experiments" in item.path.parts or set(listed) & set(getattr(item, "fixturenames", ())):
+        if item.path.parent.name == "experiments" or set(listed) & set(getattr(item, "fixturenames", ())):
             item.add_marker("slow")
         elif isinstance(item, pytest.Function) and item.get_closest_marker("each_value"):
             grids[item.path, item.originalname].append(item)
@@ -46,14 +46,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _without_new_values(cases: list[pytest.Function]) -> list[pytest.Function]:
     """Return the cases that are left when every value of every parameter has occurred.
 
-    At each step the case with the most values that have not occurred is taken. The parameters of one
-    `parametrize` are one parameter here.
+    At each step the case with the most values that have not occurred is taken, and of several the one whose
+    values have occurred least. What one `parametrize` gives together, such as the three sizes of a problem,
+    is one value.
     """
-    values = {case: set(case.callspec.indices.items()) for case in cases}
+    values = {case: _values(case) for case in cases}
     missing = set().union(*values.values())
-    left = list(cases)
+    left, occurred = list(cases), Counter()
     while missing:
-        best = max(left, key=lambda case: len(values[case] & missing))
+        best = max(
+            left, key=lambda case: (len(values[case] & missing), -sum(occurred[v] for v in values[case]))
+        )
         left.remove(best)
         missing -= values[best]
+        occurred.update(values[best])
     return left
+
+
+def _values(case: pytest.Function) -> set[tuple[str, str]]:
+    """Return the names of each `parametrize` with what they stand for in the case."""
+    found = set()
+    for mark in case.iter_markers("parametrize"):
+        names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
+        found.add((repr(names), repr([case.callspec.params[name.strip()] for name in names])))
+    return found
