@@ -94,7 +94,8 @@ def contents(tree: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("newer", [".md", pytest.param(".ipynb", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("newer", [".md", ".ipynb"])
 def test_saving_without_an_edit_changes_no_byte(tree, manager, newer, caplog):
     """Whichever file the clone wrote last, and whichever of the two is opened."""
     before = contents(tree)

@@ -458,7 +458,7 @@ def in_fresh_process(script, *arguments):
     return result.stdout.splitlines()
 
 
-@pytest.mark.parametrize("K", [1, 3])
+@pytest.mark.parametrize("K", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_saved_policy_continues_to_the_bit_in_a_fresh_process(tmp_path, kind, K):
     # A scaled theorem radius, so that the movements and the shrinkage have to survive as well.
     policy = make(kind, K, radius=TheoremRadius(0.05, action_bound=3.0, scale=1e-3))

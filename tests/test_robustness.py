@@ -246,35 +246,35 @@ def attempt(call, *arguments, default=None):
 @pytest.mark.each_value
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("kind", SKETCHES)
-def test_degenerate_streams_play_the_literal_algorithm(kind, stream):
-    for K, d, m in [(1, 12, 4), (3, 6, 5), (2, 5, 6)]:
-        policy = make(kind, K, d, m, norm_bound=1.0)
-        result = follow(policy, literal_of(kind, policy), action_sets(stream, 150, 6, d, seed=K))
-        assert result.rounds == 150 or stream == ZERO_ROWS
-        assert result.parameter <= 1e-11
-        assert result.shrinkage <= 1e-11
+@pytest.mark.parametrize(("K", "d", "m"), [(1, 12, 4), (3, 6, 5), (2, 5, 6)])
+def test_degenerate_streams_play_the_literal_algorithm(K, d, m, kind, stream):
+    policy = make(kind, K, d, m, norm_bound=1.0)
+    result = follow(policy, literal_of(kind, policy), action_sets(stream, 150, 6, d, seed=K))
+    assert result.rounds == 150 or stream == ZERO_ROWS
+    assert result.parameter <= 1e-11
+    assert result.shrinkage <= 1e-11
 
 
 @pytest.mark.each_value
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("kind", EXACT)
-def test_degenerate_streams_play_the_full_matrix(kind, stream):
-    for K, d in [(1, 7), (3, 4)]:
-        policy = make(kind, K, d, norm_bound=1.0)
-        result = follow(policy, literal_of(kind, policy), action_sets(stream, 100, 6, d, seed=K))
-        assert result.rounds == 100 or stream == ZERO_ROWS
-        assert result.parameter <= 1e-11
+@pytest.mark.parametrize(("K", "d"), [(1, 7), (3, 4)])
+def test_degenerate_streams_play_the_full_matrix(K, d, kind, stream):
+    policy = make(kind, K, d, norm_bound=1.0)
+    result = follow(policy, literal_of(kind, policy), action_sets(stream, 100, 6, d, seed=K))
+    assert result.rounds == 100 or stream == ZERO_ROWS
+    assert result.parameter <= 1e-11
 
 
 @pytest.mark.each_value
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("kind", BUFFERED)
-def test_degenerate_streams_in_a_buffered_sketch(kind, stream):
-    for K, d, m in [(1, 12, 4), (3, 6, 5), (2, 5, 10)]:
-        run = Run(make(kind, K, d, m, norm_bound=1.0))
-        for actions in action_sets(stream, 100, 6, d, seed=K):
-            run.round(actions, run.policy.select(actions))
-            run.check()
+@pytest.mark.parametrize(("K", "d", "m"), [(1, 12, 4), (3, 6, 5), (2, 5, 10)])
+def test_degenerate_streams_in_a_buffered_sketch(K, d, m, kind, stream):
+    run = Run(make(kind, K, d, m, norm_bound=1.0))
+    for actions in action_sets(stream, 100, 6, d, seed=K):
+        run.round(actions, run.policy.select(actions))
+        run.check()
 
 
 @pytest.mark.parametrize("kind", SKETCHES)
@@ -309,6 +309,7 @@ def test_degenerate_streams_for_thousands_of_rounds(kind, stream, K, d, m, round
     assert result.shrinkage <= 1e-11 * max(1.0, policy.curvature.shrinkage)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SKETCHES)
 def test_eight_arms_for_2000_rounds(kind):
     policy = make(kind, 1, 12, 4)
@@ -445,6 +446,7 @@ def exact_identity(policy):
     return exact(policy.curvature.regularization * np.eye(policy.parameter.size))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("exponent", range(-8, 9, 4))
 @pytest.mark.parametrize("K", [1, 2])
 @pytest.mark.parametrize("kind", ALL)
@@ -500,6 +502,7 @@ def test_a_regularization_that_double_precision_cannot_carry(kind):
     assert_same_state(before, policy.state_dict())
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("exponent", [-300, -30, -20, -16, -14, -12, -10, 12, 30])
 @pytest.mark.parametrize("kind", ALL)
 def test_any_regularization_is_carried_or_refused(kind, exponent):
@@ -530,6 +533,7 @@ def warmed(kind, K, d, m, **changes):
     return policy, full if kind in EXACT else exact_low_rank(policy.curvature)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("excess", [1e-15, 1e-12, 1e-8, 1e-3, 1.0, 1e3, 1e6, 1e12])
 @pytest.mark.parametrize("kind", ALL)
 def test_a_step_that_ends_outside_the_ball(kind, excess):
@@ -550,14 +554,15 @@ def test_a_step_that_ends_outside_the_ball(kind, excess):
 @pytest.mark.each_value
 @pytest.mark.parametrize("S", [1e-6, 1e-3, 1e4])
 @pytest.mark.parametrize("kind", [*SKETCHES, *EXACT])
-def test_small_and_large_balls_play_the_literal_algorithm(kind, S):
-    for K, d, m in [(1, 8, 3), (3, 4, 5)]:
-        policy = make(kind, K, d, m, norm_bound=S)
-        result = follow(policy, literal_of(kind, policy), action_sets("generic", 150, 5, d, seed=2))
-        assert result.rounds == 150
-        assert result.parameter <= 1e-11 * min(S, 10.0)
+@pytest.mark.parametrize(("K", "d", "m"), [(1, 8, 3), (3, 4, 5)])
+def test_small_and_large_balls_play_the_literal_algorithm(K, d, m, kind, S):
+    policy = make(kind, K, d, m, norm_bound=S)
+    result = follow(policy, literal_of(kind, policy), action_sets("generic", 150, 5, d, seed=2))
+    assert result.rounds == 150
+    assert result.parameter <= 1e-11 * min(S, 10.0)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("logits", [[1e3], [-1e3], [1e3, -1e3], [1e3, 1e3], [-1e3, -1e3], [1e3, 1e3 - 1.0]])
 @pytest.mark.parametrize("kind", ALL)
 def test_saturated_logits(kind, logits):
@@ -670,6 +675,7 @@ def pair(request):
     return *policies, np.random.default_rng(42).standard_normal((6, 5))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("change", CHANGES)
 def test_an_action_that_is_changed_after_select_counts_as_it_is(pair, change):
     """What select has computed of it must not be used; the other policy never selected."""
@@ -729,6 +735,7 @@ def test_one_buffer_for_all_rounds(pair):
     assert_same_state(policy.state_dict(), twin.state_dict())
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "refused",
     [
