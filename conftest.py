@@ -63,10 +63,10 @@ def _without_new_values(cases: list[pytest.Function]) -> list[pytest.Function]:
     return left
 
 
-def _values(case: pytest.Function) -> set[tuple[str, str]]:
-    """Return the names of each `parametrize` with what they stand for in the case."""
-    found = set()
+def _values(case: pytest.Function) -> set[tuple[object, ...]]:
+    """Return the identities of what each `parametrize`, and each fixture with parameters, gives the case."""
+    params, found = dict(case.callspec.params), set()
     for mark in case.iter_markers("parametrize"):
         names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
-        found.add((repr(names), repr([case.callspec.params[name.strip()] for name in names])))
-    return found
+        found.add((*names, *(id(params.pop(name.strip())) for name in names)))
+    return found | {(name, id(value)) for name, value in params.items()}

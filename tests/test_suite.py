@@ -24,10 +24,15 @@ import pytest
 SLOW_FIXTURES = ("costly",)
 @pytest.fixture
 def costly(): pass
+@pytest.fixture(params=["p", "q"])
+def kind(request): pass
 @pytest.mark.each_value
 @pytest.mark.parametrize(("x", "y"), [(1, 1), (2, 1)])
 @pytest.mark.parametrize("z", ["a", "b", [], "d"])
 def test_grid(x, y, z): pass
+@pytest.mark.each_value
+@pytest.mark.parametrize("v", [1, 2])
+def test_kinds(kind, v): pass
 def test_costly(costly): pass
 def test_plain(): pass
 @pytest.mark.slow
@@ -51,9 +56,17 @@ def test_very_slow(): pass
         parts.append(set(re.findall(r"::(\S+)", listed)))
     # One case for each value of the longer parameter shows the others as well, as often as they can.
     assert parts == [
-        {"test_grid[a-1-1]", "test_grid[b-2-1]", "test_grid[z2-1-1]", "test_grid[d-2-1]"} | {"test_plain"},
+        {"test_grid[a-1-1]", "test_grid[b-2-1]", "test_grid[z2-1-1]", "test_grid[d-2-1]"}
+        | {"test_kinds[p-1]", "test_kinds[q-2]", "test_plain"},
         {"test_grid[a-2-1]", "test_grid[b-1-1]", "test_grid[z2-2-1]", "test_grid[d-1-1]"}
-        | {"test_browser", "test_costly", "test_experiment", "test_slow"},
+        | {
+            "test_kinds[p-2]",
+            "test_kinds[q-1]",
+            "test_browser",
+            "test_costly",
+            "test_experiment",
+            "test_slow",
+        },
         {"test_very_slow"},
     ]
 
