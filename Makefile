@@ -1,4 +1,4 @@
-# One command each: `make reproduce` (the MNIST comparison) and `make test` (every check).
+# One command each: `make reproduce` (the MNIST comparison) and `make test` (every kind of check).
 # Everything happens in .venv, made from requirements.lock; nothing else needs to be installed.
 PYTHON ?= python3
 PROFILE ?= standard
@@ -6,6 +6,7 @@ JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadscope
 
 # Thread counts change the last digits of BLAS results, and two workers on two cores need no more.
 export OMP_NUM_THREADS := 1
@@ -13,7 +14,7 @@ export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test test-kernels test-browser test-slow test-very-slow mutants claims data book explorer bench lint notebooks readme lab lock clean
+.PHONY: help setup reproduce test test-all test-kernels test-browser test-very-slow mutants claims data book explorer bench lint notebooks readme lab lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,8 +43,12 @@ lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint  ## every check: lint, types, unit, property and doc tests, notebooks, a smoke batch (BOOK=1: the book too)
-	$(BIN)/python -m pytest --nbval -n $(JOBS) --dist loadscope -m "not slow and not very_slow$(if $(BOOK),, and not browser)"
+test: lint  ## lint, types, unit, property and doc tests, the derivations, a smoke batch (about four minutes)
+	$(PYTEST) --nbval -m "not slow and not very_slow and not browser"
+
+test-all: test  ## what CI runs: `make test`, then all that is slow or needs a browser, then every BLAS kernel
+	$(PYTEST) --nbval -m "slow or browser"
+	$(BIN)/python tests/kernels.py
 
 test-browser: $(STAMP)  ## build the book and read it in an installed Chromium or Chrome (a minute or two)
 	$(BIN)/python -m pytest -m browser tests/test_site.py
@@ -51,11 +56,8 @@ test-browser: $(STAMP)  ## build the book and read it in an installed Chromium o
 test-kernels: $(STAMP)  ## the fast numerical tests under every OpenBLAS kernel that this processor can run
 	$(BIN)/python tests/kernels.py
 
-test-slow: $(STAMP)  ## the long comparisons with the literal algorithms
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope -m slow
-
 test-very-slow: $(STAMP)  ## 3,000 rounds against the literal algorithm at the largest sizes (40 minutes)
-	$(BIN)/python -m pytest -n $(JOBS) --dist load -m very_slow
+	$(PYTEST) --dist load -m very_slow
 
 mutants: $(STAMP)  ## put deliberate faults into the library, one at a time; a test must notice each
 	$(BIN)/python tests/mutation.py --jobs $(JOBS)

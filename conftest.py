@@ -1,8 +1,10 @@
-"""Settings of every test and of every kernel that nbval starts."""
+"""Settings of every test and of every kernel that nbval starts, and what `make test` leaves out."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 import pytest
@@ -23,3 +25,60 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
 
     with kernel_environment():
         return (yield)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Compile the kernels once, before there are workers that would each do it: 40 seconds a time."""
+    if importlib.util.find_spec("numba") is not None:
+        from mlogb_core.compiled import _compile_kernels
+
+        _compile_kernels()
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what `-m` does not ask for
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what `make test` leaves out for what it is, and not one test at a time.
+
+    These are the notebooks of the experiments, the tests with a fixture that their module lists in
+    `SLOW_FIXTURES`, and of the tests marked `each_value` the cases that show no value for the first time.
+    """
+    grids = defaultdict(list)
+    for item in items:
+        listed = getattr(getattr(item, "module", None), "SLOW_FIXTURES", ())
+        if item.path.parent.name == "experiments" or set(listed) & set(getattr(item, "fixturenames", ())):
+            item.add_marker("slow")
+        elif isinstance(item, pytest.Function) and item.get_closest_marker("each_value"):
+            grids[item.path, item.originalname].append(item)
+    for cases in grids.values():
+        for item in _without_new_values(cases):
+            item.add_marker("slow")
+
+
+def _without_new_values(cases: list[pytest.Function]) -> list[pytest.Function]:
+    """Return the cases that are left when every value of every parameter has occurred.
+
+    At each step the case with the most values that have not occurred is taken, and of several the one whose
+    values have occurred least. What one `parametrize` gives together, such as the three sizes of a problem,
+    is one value.
+    """
+    values = {case: _values(case) for case in cases}
+    missing = set().union(*values.values())
+    left, occurred = list(cases), Counter()
+    while missing:
+        best = max(
+            left, key=lambda case: (len(values[case] & missing), -sum(occurred[v] for v in values[case]))
+        )
+        left.remove(best)
+        missing -= values[best]
+        occurred.update(values[best])
+    return left
+
+
+def _values(case: pytest.Function) -> set[tuple[object, ...]]:
+    """Return the identities of what each `parametrize`, and each fixture with parameters, gives the case."""
+    params, found = dict(case.callspec.params), set()
+    for mark in case.iter_markers("parametrize"):
+        names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
+        found.add((*names, *(id(params.pop(name.strip())) for name in names)))
+    return found | {(name, id(value)) for name, value in params.items()}

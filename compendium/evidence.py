@@ -212,7 +212,8 @@ def clopper_pearson(failures: int, trials: int, false_alarm: float) -> tuple[flo
             f"0 <= failures <= trials is needed, got {failures} of {trials}, level {false_alarm}"
         )
     lower = 0.0 if failures == 0 else float(betaincinv(failures, trials - failures + 1, false_alarm))
-    upper = 1.0 if failures == trials else float(betaincinv(failures + 1, trials - failures, 1.0 - false_alarm))
+    level = 1.0 - false_alarm
+    upper = 1.0 if failures == trials else float(betaincinv(failures + 1, trials - failures, level))
     return lower, upper
 
 

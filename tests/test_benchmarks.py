@@ -27,6 +27,8 @@ from compendium.provenance import sha256
 ROOT = Path(__file__).resolve().parents[1]
 HERE = tuple(form for form in FORMS if form not in missing_forms())
 
+SLOW_FIXTURES = ("quick_run",)  # the whole benchmark, though with few rounds
+
 
 class FakeClock:
     """Every reading is one later than the last by the next of the given steps."""

@@ -111,6 +111,7 @@ def test_failing_cell_exits_with_1(mlogb, root):
     assert mlogb("runs") == (0, "", "")
 
 
+@pytest.mark.slow
 def test_terminated_process(root):
     """A real process that is told to terminate: no traceback, nothing kept, and it does not hang."""
     make_project(root, STUDY, cell("(run / 'here').touch(); import time; time.sleep(60)"))
@@ -141,6 +142,7 @@ def set_grid(root, grid):
     (root / "experiments.yml").write_text(text)
 
 
+@pytest.mark.slow
 def test_a_grid_goes_on_where_a_kernel_dies(mlogb, root):
     make_project(root, STUDY, cell("if label == 'bad': os._exit(1)"))
     set_grid(root, "{label: [bad, good]}")
@@ -191,6 +193,7 @@ def test_a_point_that_finds_the_disk_full_does_not_stop_the_others(mlogb, root, 
     assert len(asked) == 3
 
 
+@pytest.mark.slow
 def test_a_plan_of_a_notebook_without_a_study_keeps_nothing(mlogb, root):
     make_project(root, STUDY)
     message = "the notebook has no study that could be planned; nothing was kept\n"

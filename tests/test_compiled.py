@@ -64,6 +64,7 @@ def assert_same_play(plain, fast, rng, rounds, close=CLOSE):
     assert fast.curvature.shrinkage == pytest.approx(plain.curvature.shrinkage, rel=1e-11, abs=1e-12)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("K", "d", "m"), SIZES)
 @pytest.mark.parametrize("kind", ["eofd", "oful"])
 @pytest.mark.parametrize("prune", [True, False])
@@ -75,7 +76,15 @@ def test_the_same_play(kind, K, d, m, prune, monkeypatch):
     assert_same_play(plain, fast, np.random.default_rng(K * d), 150)
 
 
-@pytest.mark.parametrize(("K", "d", "m"), [(4, 100, 40), (2, 30, 5), (1, 40, 6), (12, 5, 9)])
+@pytest.mark.parametrize(
+    ("K", "d", "m"),
+    [
+        pytest.param(4, 100, 40, marks=pytest.mark.slow),
+        (2, 30, 5),
+        (1, 40, 6),
+        pytest.param(12, 5, 9, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("kind", ["eofd", "oful"])
 def test_the_literal_algorithms_play(kind, K, d, m):
     rounds = 300 if kind == "eofd" or K * d < 400 else 60  # the literal OFUL takes 20 ms a round there
@@ -132,6 +141,7 @@ def test_the_movement_is_that_of_the_numpy_form(K):
     assert compiled._movement(*given, 0.7, 0.0)[1] == movement(*given, 0.7, 0.0)[1] == 0.0
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("n", [*range(1, 14), 40, 77, 129])
 @pytest.mark.parametrize(("scale", "shift"), [(1.0, 0.0), (1e-12, -1e-12), (1e12, 1e10), (1.0, -500.0)])
 def test_cholesky_factors(n, scale, shift):
@@ -145,6 +155,7 @@ def test_cholesky_factors(n, scale, shift):
     np.testing.assert_allclose(upper.T @ upper, shifted, rtol=0, atol=1e-14 * shifted.max())
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("value", [0.0, -1e-9, -1.0, np.nan])
 @pytest.mark.parametrize(("n", "place"), [(n, place) for n in (8, 11) for place in range(n)])
 def test_there_is_no_cholesky_factor_without_positive_pivots(n, place, value):
@@ -214,6 +225,7 @@ def test_the_bottom_pair_of_a_round(n, scale):
     assert claimed >= 18
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("part", [0.0, 1e-16, 1e-12, 1e-9, 1e-6, 1e-3])
 @pytest.mark.parametrize("lowest", [1e-3, 0.05, 0.0999, 0.1])
@@ -259,6 +271,7 @@ def test_a_pair_found_at_once_is_not_taken_for_the_bottom_one():
     assert not any(assert_bottom_or_none(matrix))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("part", [3e-16, 1e-15, 3e-15])
 def test_a_pair_with_the_right_value_and_a_wrong_vector_is_refused(part, seed):
@@ -275,6 +288,7 @@ def test_a_pair_is_refused_where_the_second_cholesky_factor_fails_at_its_last_pi
     assert not any(assert_bottom_or_none(matrix))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("lowest", [0.0, 1e-16, 1e-15])
 @pytest.mark.parametrize("part", [1e-30, 1e-26, 1e-22])
 @pytest.mark.parametrize("corner", [1e-12, 1e-3, 0.05, 2.0])
@@ -442,6 +456,7 @@ def test_a_buffer_and_the_theorems_radius():
     assert_same_play(*pair("eofd", 3, 20, 9, buffer=3, radius=radius), np.random.default_rng(2), 150)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", STREAMS)
 @pytest.mark.parametrize(("K", "d", "m"), [(1, 9, 4), (3, 6, 8), (2, 4, 8)])
 @pytest.mark.parametrize("buffer", [1, 3])

@@ -29,6 +29,7 @@ SETTING = Setting(
     policies=("eofd", "random"),
 )  # fmt: skip
 STUDY = Study(experiment="tests", settings=[SETTING], n_rounds=25, n_trials=5, seed=2)
+SLOW_FIXTURES = ("whole", "workers")  # batches with a kernel each, and a cluster
 LATEST = 120  # seconds after which something that never comes is given up
 
 
@@ -191,7 +192,7 @@ def full_for_one(spec, folder, variables):
     return _OBTAIN(spec, folder, variables)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_full_disk(serial, tmp_path, monkeypatch, jobs):
     specs, folder = STUDY.specs(), tmp_path / "trials"
     with monkeypatch.context() as patch:
@@ -233,6 +234,7 @@ def dies(spec, folder, variables):
     return _OBTAIN(spec, folder, variables)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_takes_no_other_trial_with_it(serial, tmp_path, monkeypatch, watched):
     specs, folder = STUDY.specs(), tmp_path / "trials"
     with monkeypatch.context() as patch:
@@ -258,6 +260,7 @@ def raises(spec, folder, variables):
     return _OBTAIN(spec, folder, variables)
 
 
+@pytest.mark.slow
 def test_an_error_that_cannot_be_sent_is_told_in_one_line(tmp_path, monkeypatch):
     with pytest.raises(TypeError):
         pickle.dumps(UnpicklableError("a", "b"))

@@ -114,6 +114,7 @@ def test_a_choice_refuses_what_no_policy_takes():
 # ---- the controls ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_controls_react():
     pytest.importorskip("ipywidgets")
     tree = explorer.explorer(SMALL, n_rounds=20)
@@ -193,6 +194,7 @@ def test_the_record_is_whole_and_says_where_it_comes_from(record):
     assert origin["environment"]["threads"]["OMP_NUM_THREADS"] == "1"
 
 
+@pytest.mark.slow
 def test_an_entry_is_what_the_library_computes(record):
     point = Point(3, 10, 5, 1, 3, 0.001)
     for policy, entry in explorer_grid.games(point, tuple(KEYS)).items():

@@ -27,6 +27,7 @@ from compendium import lab, notebooks
 # Traitlets asks the validator of a hook that comes from the settings twice.
 pytestmark = pytest.mark.filterwarnings("ignore:Overriding existing pre_save_hook")
 
+SLOW_FIXTURES = ("told_by_the_kernel",)
 ROOT = Path(__file__).resolve().parents[1]
 #: What a kernel tells of its language, which JupyterLab writes into every notebook that it opens.
 LANGUAGE = {
@@ -93,6 +94,7 @@ def contents(tree: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("newer", [".md", ".ipynb"])
 def test_saving_without_an_edit_changes_no_byte(tree, manager, newer, caplog):
     """Whichever file the clone wrote last, and whichever of the two is opened."""

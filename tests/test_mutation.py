@@ -34,6 +34,7 @@ def test_the_committed_table_is_that_of_the_committed_faults():
     assert all(f"| {mutant.fault} | `{mutant.file}` | killed |" in table for mutant in MUTANTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "verdict"), [("1 == 1", "survived"), ("1 == 2", "killed")])
 def test_judge(tmp_path, monkeypatch, code, verdict):
     (tmp_path / "tests").mkdir()
@@ -44,6 +45,7 @@ def test_judge(tmp_path, monkeypatch, code, verdict):
     assert outcome.by == ("test_a.py::test_one" if verdict == "killed" else "")
 
 
+@pytest.mark.slow
 def test_judge_names_a_run_without_tests(tmp_path, monkeypatch):
     (tmp_path / "tests").mkdir()
     monkeypatch.setattr(mutation, "suite", lambda: ["tests"])

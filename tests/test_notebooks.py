@@ -154,9 +154,9 @@ def test_versions_in_the_header(pair):
     ("code", "message"),
     [
         ("1 / 0", r"tiny\.md: code cell 2 \(1 / 0\) failed: ZeroDivisionError: division by zero"),
-        ("import os; os._exit(1)", r"tiny\.md: the kernel died"),
+        pytest.param("import os; os._exit(1)", r"tiny\.md: the kernel died", marks=pytest.mark.slow),
         ("import warnings; warnings.warn('w')", r"code cell 2 .* prints a path of this machine"),
-        ("while True: pass", r"tiny\.md: .*timed out"),
+        pytest.param("while True: pass", r"tiny\.md: .*timed out", marks=pytest.mark.slow),
     ],
 )
 def test_refuses_to_write(pair, code, message):

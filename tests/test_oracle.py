@@ -17,6 +17,10 @@ BENCHMARK = [(4, 100, 40), (1, 400, 40), (1, 785, 78), (4, 500, 200), (8, 1000, 
 LARGE, SMALL = [(4, 100, 40), (1, 400, 40)], [(2, 30, 5), (1, 12, 12), (3, 7, 40)]
 
 
+def slow(*sizes):
+    return [pytest.param(*size, marks=pytest.mark.slow) for size in sizes]
+
+
 class Comparison(NamedTuple):
     """What two policies did side by side on the same actions and outcomes."""
 
@@ -98,7 +102,7 @@ def radius_for(K):
     return RidgeRadius(40.0 if K == 1 else 0.3)
 
 
-@pytest.mark.parametrize(("K", "d", "m"), LARGE + SMALL)
+@pytest.mark.parametrize(("K", "d", "m"), [SMALL[1], *slow(*LARGE, SMALL[0], SMALL[2])])
 def test_eofd_plays_algorithm_2(K, d, m):
     settings = settings_for(K, d)
     policies = both("eofd", K, d, m, radius_for(K), **settings)
@@ -113,7 +117,7 @@ def test_eofd_plays_algorithm_2(K, d, m):
 @pytest.mark.parametrize(
     ("K", "d", "m"),
     [
-        *(pytest.param(*size, marks=pytest.mark.slow) for size in BENCHMARK[:3]),
+        *slow(*BENCHMARK[:3]),
         *(pytest.param(*size, marks=pytest.mark.very_slow) for size in BENCHMARK[3:]),
     ],
 )
@@ -126,7 +130,7 @@ def test_eofd_plays_algorithm_2_for_3000_rounds(K, d, m):
     assert result.greedy > 100  # rounds that the bonus decided
 
 
-@pytest.mark.parametrize(("K", "d", "m"), [(4, 20, 8), (1, 40, 6), *SMALL])
+@pytest.mark.parametrize(("K", "d", "m"), [(1, 40, 6), *SMALL[:2], *slow((4, 20, 8), SMALL[2])])
 def test_eofd_plays_algorithm_2_with_the_theorems_radius(K, d, m):
     radius = TheoremRadius(1e-3, scale=1e-3)
     policies = both("eofd", K, d, m, radius, regularization=1.0, step_size=2.0, norm_bound=2.0)
@@ -140,7 +144,7 @@ def test_eofd_plays_algorithm_2_with_the_theorems_radius(K, d, m):
         assert abs(terms[name]) > 1e4 * CLOSE * total, name
 
 
-@pytest.mark.parametrize(("K", "d", "m"), SMALL)
+@pytest.mark.parametrize(("K", "d", "m"), [SMALL[1], *slow(SMALL[0], SMALL[2])])
 def test_oful_plays_the_full_matrix(K, d, m):
     settings = settings_for(K, d)
     result = compare(*both("oful", K, d, m, radius_for(K), **settings), 1000, settings["norm_bound"])
@@ -148,8 +152,9 @@ def test_oful_plays_the_full_matrix(K, d, m):
     assert_powerful(result, 1000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("K", "d", "m"), LARGE)
-@pytest.mark.parametrize("rounds", [80, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [80, 1000])
 def test_oful_plays_the_full_matrix_at_the_papers_sizes(K, d, m, rounds):
     # A smaller ball than for the sketch: in so few rounds the projection would not happen at 5.
     settings = ACTIVE | {"norm_bound": 2.0}

@@ -27,6 +27,7 @@ def build(K, d, m, *, buffer=1, compiled=False):
     )
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("compiled", FORMS)
 @pytest.mark.parametrize(
     ("K", "d", "m", "buffer"), [(1, 20, 15, 3), (2, 6, 5, 2), (3, 10, 15, 2), (1, 8, 7, 1)]

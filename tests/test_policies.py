@@ -164,6 +164,7 @@ def test_the_smallest_margin_is_that_of_the_rounds_that_were_played():
 # Scores --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "radius", [ConstantRadius(0.0), ConstantRadius(0.37), TheoremRadius(0.1, scale=1e-3)]
 )
@@ -240,6 +241,7 @@ def variants(array):
     }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "form", ["float32", "fortran", "strided", "read-only", "negative stride", "list", "big-endian"]
 )
@@ -307,6 +309,7 @@ bad_actions = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("case", bad_actions)
 def test_bad_actions_are_named_and_change_nothing(kind, case):
     policy = make(kind)
@@ -340,6 +343,7 @@ bad_updates = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("case", bad_updates)
 def test_bad_updates_are_named_and_change_nothing(kind, case):
     policy = make(kind, radius=TheoremRadius(0.1))
@@ -351,6 +355,7 @@ def test_bad_updates_are_named_and_change_nothing(kind, case):
     assert_same_state(before, policy.state_dict())
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("name", ["regularization", "step_size", "norm_bound"])
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf, "1", None, True, [1.0]])
 def test_parameters_have_to_be_positive_numbers(kind, name, value):
@@ -397,6 +402,7 @@ def test_the_number_of_features_has_to_be_a_positive_integer(kind, value):
         make(kind, d=value)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("rewards", "message"),
     [
@@ -458,7 +464,7 @@ def in_fresh_process(script, *arguments):
     return result.stdout.splitlines()
 
 
-@pytest.mark.parametrize("K", [1, 3])
+@pytest.mark.parametrize("K", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_saved_policy_continues_to_the_bit_in_a_fresh_process(tmp_path, kind, K):
     # A scaled theorem radius, so that the movements and the shrinkage have to survive as well.
     policy = make(kind, K, radius=TheoremRadius(0.05, action_bound=3.0, scale=1e-3))
@@ -519,6 +525,7 @@ def test_every_entry_of_a_state_is_needed(kind):
             OptimisticPolicy.from_state(rest)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [

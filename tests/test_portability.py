@@ -27,6 +27,7 @@ CASES = {
     "eofd 4,300,90": (eofd, 4, 300, {"sketch_size": 90}, 150),
     "oful 2,150": (oful, 2, 150, {}, 150),
 }
+SLOW_FIXTURES = ("here",)  # every case in a process of its own
 KERNELS = {"Nehalem": "SSE42", "Haswell": "AVX2", "SkylakeX": "AVX512_SKX"}  # and what they need
 
 

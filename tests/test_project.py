@@ -151,6 +151,7 @@ def test_committed_run_is_complete_and_clean(run):
     assert notebooks.check_executed(nbformat.read(notebook, as_version=4)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "run",
     [run for run in committed() if run.record["experiment"] == "synthetic"],

@@ -243,35 +243,38 @@ def attempt(call, *arguments, default=None):
         return default
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("kind", SKETCHES)
-def test_degenerate_streams_play_the_literal_algorithm(kind, stream):
-    for K, d, m in [(1, 12, 4), (3, 6, 5), (2, 5, 6)]:
-        policy = make(kind, K, d, m, norm_bound=1.0)
-        result = follow(policy, literal_of(kind, policy), action_sets(stream, 150, 6, d, seed=K))
-        assert result.rounds == 150 or stream == ZERO_ROWS
-        assert result.parameter <= 1e-11
-        assert result.shrinkage <= 1e-11
+@pytest.mark.parametrize(("K", "d", "m"), [(1, 12, 4), (3, 6, 5), (2, 5, 6)])
+def test_degenerate_streams_play_the_literal_algorithm(K, d, m, kind, stream):
+    policy = make(kind, K, d, m, norm_bound=1.0)
+    result = follow(policy, literal_of(kind, policy), action_sets(stream, 150, 6, d, seed=K))
+    assert result.rounds == 150 or stream == ZERO_ROWS
+    assert result.parameter <= 1e-11
+    assert result.shrinkage <= 1e-11
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("kind", EXACT)
-def test_degenerate_streams_play_the_full_matrix(kind, stream):
-    for K, d in [(1, 7), (3, 4)]:
-        policy = make(kind, K, d, norm_bound=1.0)
-        result = follow(policy, literal_of(kind, policy), action_sets(stream, 100, 6, d, seed=K))
-        assert result.rounds == 100 or stream == ZERO_ROWS
-        assert result.parameter <= 1e-11
+@pytest.mark.parametrize(("K", "d"), [(1, 7), (3, 4)])
+def test_degenerate_streams_play_the_full_matrix(K, d, kind, stream):
+    policy = make(kind, K, d, norm_bound=1.0)
+    result = follow(policy, literal_of(kind, policy), action_sets(stream, 100, 6, d, seed=K))
+    assert result.rounds == 100 or stream == ZERO_ROWS
+    assert result.parameter <= 1e-11
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("kind", BUFFERED)
-def test_degenerate_streams_in_a_buffered_sketch(kind, stream):
-    for K, d, m in [(1, 12, 4), (3, 6, 5), (2, 5, 10)]:
-        run = Run(make(kind, K, d, m, norm_bound=1.0))
-        for actions in action_sets(stream, 100, 6, d, seed=K):
-            run.round(actions, run.policy.select(actions))
-            run.check()
+@pytest.mark.parametrize(("K", "d", "m"), [(1, 12, 4), (3, 6, 5), (2, 5, 10)])
+def test_degenerate_streams_in_a_buffered_sketch(K, d, m, kind, stream):
+    run = Run(make(kind, K, d, m, norm_bound=1.0))
+    for actions in action_sets(stream, 100, 6, d, seed=K):
+        run.round(actions, run.policy.select(actions))
+        run.check()
 
 
 @pytest.mark.parametrize("kind", SKETCHES)
@@ -306,6 +309,7 @@ def test_degenerate_streams_for_thousands_of_rounds(kind, stream, K, d, m, round
     assert result.shrinkage <= 1e-11 * max(1.0, policy.curvature.shrinkage)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SKETCHES)
 def test_eight_arms_for_2000_rounds(kind):
     policy = make(kind, 1, 12, 4)
@@ -350,6 +354,7 @@ def test_rough_rounds_play_the_literal_algorithm(kind):
 # Sizes ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("size", ["1", "Kd - 1", "Kd", "Kd + 5"])
 @pytest.mark.parametrize(("K", "d"), [(1, 9), (1, 1), (3, 5), (12, 1), (12, 3)])
 @pytest.mark.parametrize("kind", SKETCHES)
@@ -422,6 +427,7 @@ def assert_no_drift(kind, rounds, restarts):
     assert policy.curvature.shrinkage > 10.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SKETCHES)
 def test_no_drift_in_5000_rounds(kind):
     assert_no_drift(kind, 5000, restarts=[2500, 4800])
@@ -440,6 +446,7 @@ def exact_identity(policy):
     return exact(policy.curvature.regularization * np.eye(policy.parameter.size))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("exponent", range(-8, 9, 4))
 @pytest.mark.parametrize("K", [1, 2])
 @pytest.mark.parametrize("kind", ALL)
@@ -495,6 +502,7 @@ def test_a_regularization_that_double_precision_cannot_carry(kind):
     assert_same_state(before, policy.state_dict())
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("exponent", [-300, -30, -20, -16, -14, -12, -10, 12, 30])
 @pytest.mark.parametrize("kind", ALL)
 def test_any_regularization_is_carried_or_refused(kind, exponent):
@@ -525,6 +533,7 @@ def warmed(kind, K, d, m, **changes):
     return policy, full if kind in EXACT else exact_low_rank(policy.curvature)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("excess", [1e-15, 1e-12, 1e-8, 1e-3, 1.0, 1e3, 1e6, 1e12])
 @pytest.mark.parametrize("kind", ALL)
 def test_a_step_that_ends_outside_the_ball(kind, excess):
@@ -542,16 +551,18 @@ def test_a_step_that_ends_outside_the_ball(kind, excess):
     assert np.linalg.norm(policy.parameter) <= S * (1.0 + 1e-14)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("S", [1e-6, 1e-3, 1e4])
 @pytest.mark.parametrize("kind", [*SKETCHES, *EXACT])
-def test_small_and_large_balls_play_the_literal_algorithm(kind, S):
-    for K, d, m in [(1, 8, 3), (3, 4, 5)]:
-        policy = make(kind, K, d, m, norm_bound=S)
-        result = follow(policy, literal_of(kind, policy), action_sets("generic", 150, 5, d, seed=2))
-        assert result.rounds == 150
-        assert result.parameter <= 1e-11 * min(S, 10.0)
+@pytest.mark.parametrize(("K", "d", "m"), [(1, 8, 3), (3, 4, 5)])
+def test_small_and_large_balls_play_the_literal_algorithm(K, d, m, kind, S):
+    policy = make(kind, K, d, m, norm_bound=S)
+    result = follow(policy, literal_of(kind, policy), action_sets("generic", 150, 5, d, seed=2))
+    assert result.rounds == 150
+    assert result.parameter <= 1e-11 * min(S, 10.0)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("logits", [[1e3], [-1e3], [1e3, -1e3], [1e3, 1e3], [-1e3, -1e3], [1e3, 1e3 - 1.0]])
 @pytest.mark.parametrize("kind", ALL)
 def test_saturated_logits(kind, logits):
@@ -616,6 +627,7 @@ FORMS = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", ALL)
 def test_the_form_of_the_input_does_not_matter(kind, form):
@@ -663,6 +675,7 @@ def pair(request):
     return *policies, np.random.default_rng(42).standard_normal((6, 5))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("change", CHANGES)
 def test_an_action_that_is_changed_after_select_counts_as_it_is(pair, change):
     """What select has computed of it must not be used; the other policy never selected."""
@@ -722,6 +735,7 @@ def test_one_buffer_for_all_rounds(pair):
     assert_same_state(policy.state_dict(), twin.state_dict())
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "refused",
     [
@@ -851,6 +865,7 @@ def operation(policy, name, actions, outcome):
 OPERATIONS = ("select", "update", "update after select")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("calls", [[1], [2], None], ids=["first call", "second call", "every call"])
 @pytest.mark.parametrize("kind", ALL)
 def test_lapack_does_not_converge(kind, calls):
@@ -935,28 +950,36 @@ def test_a_shrink_that_fails_once_goes_on_with_the_literal_algorithm(kind, monke
 # Going on from a state -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("when", ["between rounds", "between select and update"])
-@pytest.mark.parametrize("kind", ALL)
-def test_a_state_on_disk_goes_on_in_a_new_process(kind, when, tmp_path):
+def test_a_state_on_disk_goes_on_in_a_new_process(tmp_path):
     """Same actions and same bytes of W in the second half as without the interruption."""
-    policy = make(kind, 2, 9, 5, norm_bound=1.0, radius=TheoremRadius(0.1, scale=1e-3))
-    half, seed, selected = 26, 72, None  # a buffer of 3 is not empty here
-    random_rounds(policy, half, seed=71)
-    if when == "between select and update":
-        selected = policy.select(random_round(policy, np.random.default_rng(seed))[0])
-    np.savez(tmp_path / "state.npz", **policy.state_dict())
-    call = f"from helpers import resume; resume({str(tmp_path / 'state.npz')!r}, {half}, {seed}, {selected})"
+    half, seed = 26, 72  # a buffer of 3 is not empty here
+    policies, calls = [], []
+    for kind in ALL:
+        for when in ("between rounds", "between select and update"):
+            policy = make(kind, 2, 9, 5, norm_bound=1.0, radius=TheoremRadius(0.1, scale=1e-3))
+            random_rounds(policy, half, seed=71)
+            selected = None
+            if when == "between select and update":
+                selected = policy.select(random_round(policy, np.random.default_rng(seed))[0])
+            path = tmp_path / f"{kind} {when}.npz"
+            np.savez(path, **policy.state_dict())
+            policies.append(policy)
+            calls.append((str(path), half, seed, selected))
     paths = [Path(mlogb_core.__file__).parents[1], Path(__file__).parent]
     finished = subprocess.run(
-        [sys.executable, "-c", call],
+        [sys.executable, "-c", f"from helpers import resume\nfor call in {calls}:\n    resume(*call)"],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))},
         capture_output=True,
         text=True,
         check=False,
     )
     assert finished.returncode == 0, finished.stderr
-    actions, parameter = finished.stdout.splitlines()
-    expected = random_rounds(policy, half, seed, selected)
-    assert actions.split() == list(map(str, expected))
-    assert parameter == policy.parameter.tobytes().hex()
-    assert len(set(expected)) > 1
+    lines = finished.stdout.splitlines()
+    assert len(lines) == 2 * len(calls)
+    for policy, (path, *_, selected), actions, parameter in zip(
+        policies, calls, lines[::2], lines[1::2], strict=True
+    ):
+        expected = random_rounds(policy, half, seed, selected)
+        assert actions.split() == list(map(str, expected)), path
+        assert parameter == policy.parameter.tobytes().hex(), path
+        assert len(set(expected)) > 1, path

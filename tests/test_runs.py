@@ -188,6 +188,7 @@ def assert_locked(monkeypatch, root, module, name):
     monkeypatch.setattr(module, name, checked)
 
 
+@pytest.mark.slow
 def test_fresh_replaces_and_paper_figures_go_up(root, monkeypatch):
     assert_locked(monkeypatch, root, runs, "_put_in_place")
     assert_locked(monkeypatch, root, provenance, "publish_figures")
@@ -214,15 +215,21 @@ def test_fresh_replaces_and_paper_figures_go_up(root, monkeypatch):
     ("cells", "message"),
     [
         ([STUDY, cell("1 / 0")], r"code cell 4 \(1 / 0\) failed: ZeroDivisionError: division by zero"),
-        ([STUDY, cell("import os; os._exit(1)")], r"Kernel died in the cell: import os; os\._exit\(1\)"),
-        (
+        pytest.param(
+            [STUDY, cell("import os; os._exit(1)")],
+            r"Kernel died in the cell: import os; os\._exit\(1\)",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
             [STUDY, cell("raise SystemExit"), cell("2")],
             r"code cell 4 \(raise SystemExit\) failed: SystemExit",
+            marks=pytest.mark.slow,
         ),
         ([cell("1")], r"wrote no results\.parquet\n.*wrote no study\.json"),
-        (
+        pytest.param(
             [STUDY, cell("(run / 'study.json').write_text(json.dumps(str(run)))")],
             r"study\.json names a path of this machine",
+            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -236,6 +243,7 @@ def test_a_failed_run_does_not_look_complete(root, cells, message):
     assert not list(root.rglob("record.json"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_nothing(root, kind):
     make_project(root, STUDY, cell("(run / 'here').touch(); import time; time.sleep(60)"))

@@ -89,6 +89,7 @@ def stored(folder):
 # One table, however it came about
 
 
+@pytest.mark.slow
 def test_two_workers(assert_same, serial, tmp_path):
     assert_same(STUDY.run(n_jobs=2, folder=tmp_path / "trials"))
     assert stored(tmp_path / "trials") == stored(serial[1])
@@ -110,7 +111,7 @@ def test_stored_trials_are_loaded(assert_same, serial, monkeypatch):
     assert_same(again)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_half_of_the_trials_are_missing(assert_same, tmp_path, jobs):
     folder = tmp_path / "trials"
     STUDY.run(n_jobs=1, folder=folder)
@@ -168,7 +169,7 @@ def die_writing(spec, folder, variables):
 _OBTAIN = module._obtain
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_interrupted_and_resumed(assert_same, serial, tmp_path, monkeypatch, jobs):
     folder = tmp_path / "trials"
     with monkeypatch.context() as patch:
@@ -181,6 +182,7 @@ def test_interrupted_and_resumed(assert_same, serial, tmp_path, monkeypatch, job
     assert stored(folder) == stored(serial[1])
 
 
+@pytest.mark.slow
 def test_a_worker_is_killed(assert_same, serial, tmp_path, monkeypatch):
     folder = tmp_path / "trials"
     with monkeypatch.context() as patch:

@@ -323,7 +323,15 @@ DAMAGES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        truncate,
+        other_trial,
+        *(pytest.param(d, marks=pytest.mark.slow) for d in DAMAGES[1:] if d is not other_trial),
+    ],
+    ids=lambda damage: damage.__name__,
+)
 def test_a_bad_file_is_computed_again(stored, damage, caplog):
     spec, frame, path = stored
     damage(path)
@@ -388,6 +396,7 @@ def _store_often(spec, frame, folder, me, other):
         store(spec, frame, folder)
 
 
+@pytest.mark.slow
 def test_two_processes_store_the_same_trial(computed, tmp_path, caplog):
     spec, frame = computed
     folder = tmp_path / "trials"

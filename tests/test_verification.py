@@ -55,6 +55,7 @@ def without_kernel(monkeypatch):
         monkeypatch.setattr(verification, name, lambda *_: [])
 
 
+@pytest.mark.slow
 def test_a_run_as_it_was_made(run, monkeypatch):
     computed, compute = [], trials.TrialSpec.compute
 
@@ -148,6 +149,7 @@ def changed_table(run, name, column, row=0, by=1e-9):
     return stream.getvalue()
 
 
+@pytest.mark.slow
 def test_forged_outputs_are_found_by_executing_again(run):
     """Checksums and record fit; a printed digit, a table's digit, a pixel and a finding do not."""
     notebook = json.loads((run.path / "tiny.ipynb").read_text())
@@ -177,6 +179,7 @@ def test_forged_outputs_are_found_by_executing_again(run):
     assert len(found.splitlines()) == 4
 
 
+@pytest.mark.slow
 def test_forged_tables_are_found_by_the_trials(run, monkeypatch):
     """The notebook reads the tables, so it prints what was forged; the trials know better."""
     monkeypatch.setattr(verification, "_replay_problems", lambda *_: [])
@@ -300,6 +303,7 @@ def test_the_sample_is_spread_and_the_same_every_time(run):
     assert {spec.setting.policies for spec in mixed} == {("eofd", "random")}
 
 
+@pytest.mark.slow
 def test_nbval_executes_a_run_in_its_folder(run):
     """A committed run is compared output by output, without computing a trial."""
     shutil.rmtree(paths.trials_folder())
@@ -324,6 +328,7 @@ def test_nbval_executes_a_run_in_its_folder(run):
     assert runs.problems(run.path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["the same", "another"])
 def test_only_the_final_states_may_differ_in_last_digits(run, monkeypatch, version):
     """What was played must be the same to the bit, in another version of the library too."""
