@@ -403,7 +403,7 @@ def _trial_problems(run: Run, sample: int | None, report: Report) -> list[str]:
             same = blas_pools() == sorted_pools(run.record["environment"]["blas"])
             loose = ("final",) if same else ("final", "results")
             frame = spec.compute()
-            for one in Results.of(study, combine([spec], [frame]), final_states([spec], [frame])).margins:
+            for one in _alone(study, spec, frame).margins:
                 who = one["setting"], one["policy"]
                 before = margins.get(who, (np.inf, np.inf))
                 margins[who] = min(before[0], one["all_rounds"]), min(before[1], one["after_round_1"])
@@ -486,7 +486,7 @@ def _other_rows(
     loose: tuple[str, ...] = (),
 ) -> Iterator[str]:
     """Which tables have not exactly what this trial gives, those in `loose` up to roundoff."""
-    results = Results.of(study, combine([spec], [frame]), final_states([spec], [frame]))
+    results = _alone(study, spec, frame)
     expected = {"results": results.rounds, "final": results.final}
     if times:
         expected["timings"] = results.timings
@@ -498,6 +498,12 @@ def _other_rows(
         exact = name not in loose
         if len(kept) != len(rows) or _differences(kept.astype(rows.dtypes.to_dict()), rows, exact):
             yield f"{name}.parquet"
+
+
+def _alone(study: Study, spec: TrialSpec, frame: pd.DataFrame) -> Results:
+    """The tables of one trial; the study's other settings may be of data that are not here."""
+    own = study.model_copy(update={"settings": (spec.setting,)})
+    return Results.of(own, combine([spec], [frame]), final_states([spec], [frame]))
 
 
 def _named(spec: TrialSpec) -> str:
