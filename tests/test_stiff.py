@@ -123,19 +123,19 @@ def how_far_roundoff_moves(policy, x, outcome, step, rng):
     core of the step is rounded on the scale of its largest entry: its basis is any orthonormal one.
     """
     curvature, W = policy.curvature, policy.parameter
-    (K, d), core, basis, moved = W.shape, curvature.core, curvature.basis, 0.0
+    (K, d), core, basis, moved = W.shape, curvature.core, curvature.basis.copy(), 0.0
     J = jacobian(outcome_probabilities(W @ x))
     heavy = max(np.abs(core).max(initial=0.0), policy.step_size * (x @ x) / 4.0)
     for _ in range(3):
         curvature.core = core + EPS * heavy * signs(rng, core.shape)
-        curvature.basis = basis * (1.0 + EPS * rng.choice([-1.0, 1.0], size=basis.shape))
+        curvature.basis[...] = basis * (1.0 + EPS * rng.choice([-1.0, 1.0], size=basis.shape))
         change = policy.step_size * EPS * np.kron(J * signs(rng, J.shape), np.outer(x, x))
         Z = exact_low_rank(curvature) + exact_decimals(change)
         near = (a * (1.0 + EPS * rng.choice([-1.0, 1.0], size=a.shape)) for a in (W, x))
         roundoff = (EPS / 2.0 * signs(rng, (K,)), *EPS * rng.choice([-1.0, 1.0], size=(2, K * d)))
         given = (outcome, policy.step_size, policy.norm_bound)
         moved = max(moved, np.abs(exact_step(Z, *near, *given, roundoff=roundoff)[0] - step).max())
-    curvature.core, curvature.basis = core, basis
+    curvature.core, curvature.basis[...] = core, basis
     return moved
 
 
