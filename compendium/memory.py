@@ -37,7 +37,7 @@ def held_bytes(setting: Setting, policy: str = "eofd") -> int:
     if policy not in ("eofd", "oful"):
         raise ValueError(f"policy must be 'eofd' or 'oful', got {policy!r}")
     environment, rng = setting.problem.environment(), np.random.default_rng(0)
-    built: Any = setting.model_copy(update={"policies": (policy,)}).build(environment, rng)[policy]
+    built: Any = setting.model_copy(update={"policies": (policy,)}).build(environment, lambda _: rng)[policy]
     if policy == "eofd":
         size = environment.rewards.size * environment.n_features
         rank = min(setting.sketch_size, size)
