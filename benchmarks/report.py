@@ -190,8 +190,8 @@ def _figures(record: Mapping[str, Any], pictures: str) -> list[str]:
     shown = []
     if "curve" in record["parts"]:
         about = (
-            "Time per round against d: printed algorithms, OFUL by Cholesky factors, strongest OFUL and EOFD, "
-            "NumPy and compiled"
+            "Time per round against d: printed algorithms, OFUL by Cholesky factors, strongest OFUL and "
+            "EOFD, NumPy and compiled"
         )
         shown += ["## Time against d", f"![{about}]({pictures}/{TIME_FIGURE}.png)"]
         shown.append("Medians of a round at a fixed sketch size, with the quartiles as bands.")
@@ -225,7 +225,8 @@ def _settings_line(record: Mapping[str, Any], regime: str) -> str:
         "*Scored*: actions that pruning left for exact scores, of those offered. How many times longer "
         "another takes: *× printed*, the printed form of the same algorithm, with two SVDs or an "
         "eigendecomposition a round and all actions scored in one batch; *× OFUL printed*; "
-        "*× OFUL Cholesky*, OFUL with one Cholesky factor a round; *× OFUL*, OFUL in the same form, of the library's the strongest."
+        "*× OFUL Cholesky*, OFUL with one Cholesky factor a round; *× OFUL*, OFUL in the same "
+        "form, of the library's the strongest."
     )
 
 

@@ -66,9 +66,12 @@ class Finding(NamedTuple):
         names: dict[bool, list[str]] = {True: [], False: []}
         for line, verdict in self.ours:
             names[verdict == REPRODUCED].append(line.partition(":")[0])
-        last = list(dict.fromkeys(name.rpartition(", ")[2] for name in names[False]))
-        if last and not any(name.endswith(tuple(last)) for name in names[True]):
-            return " or ".join(last)
+        places: dict[str, set[str]] = {}
+        for place, _, last in (name.rpartition(", ") for name in names[False]):
+            places.setdefault(last, set()).add(place)
+        everywhere = all(place == next(iter(places.values())) for place in places.values())
+        if places and everywhere and not any(name.endswith(tuple(places)) for name in names[True]):
+            return " or ".join(places)
         return "; ".join(names[False])
 
 

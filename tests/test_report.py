@@ -455,3 +455,7 @@ def test_a_condition_names_what_tells_the_exceptions_from_the_rest():
     assert exception(one, other, ("b, against Y: -1%", NOT)) == "against Y"
     assert exception(("a, S = 1: 2%", REPRODUCED), ("b, S = 1: 20%", NOT)) == "b, S = 1"
     assert exception(one, other, ("b, Z: -1%", NOT)) == "a, against Y; b, Z"
+    assert exception(one, other, ("a, against Z: -1%", NOT)) == "against Y or against Z"
+    assert exception(one, other, ("a, against Z: -1%", NOT), ("b, against Z: 9%", REPRODUCED)) == (
+        "a, against Y; a, against Z"
+    )
