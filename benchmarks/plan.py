@@ -59,7 +59,7 @@ class Limits:
     lead_in: int = 5
     min_rounds: int = 40
     max_rounds: int = 200
-    seconds: float = 4.0
+    seconds: float = 3.0
     extra_warmup: int = 40
     sittings: int = 3
 

@@ -241,7 +241,7 @@ def _timing_table(rows: Sequence[Mapping[str, Any]]) -> str:
                 "update": _spread(row, "update"),
                 "× printed": _ratio(row, "over_printed") if row["form"] != "printed" else "",
                 "× OFUL printed": _ratio(row, "over_oful_printed") if row["family"] == "eofd" else "",
-                "× OFUL Cholesky": _ratio(row, "over_oful_cholesky") if row["family"] == "eofd" else "",
+                "× OFUL Cholesky": _ratio(row, "over_oful_cholesky") if row["form"] != "cholesky" else "",
                 "× OFUL": _ratio(row, "over_oful") if row["family"] == "eofd" else "",
                 "projected": f"{row['projected']:.0%}",
                 "scored": f"{row['evaluated']:.3g} of {row['offered']:.3g}",
