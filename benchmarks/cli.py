@@ -189,7 +189,9 @@ def _stored(folder: Path) -> dict[str, Any]:
         record: dict[str, Any] = json.loads((folder / report.RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise UsageError(f"{folder / report.RECORD} is not there or cannot be read; measure first") from None
-    if not isinstance(record, dict) or any("sittings" not in row for row in record.get("timings", [{}])):
+    if not isinstance(record, dict) or any(
+        not {"sittings", "over_printed"} <= set(row) for row in record.get("timings", [{}])
+    ):
         raise UsageError(f"{folder / report.RECORD} is not a record of this version; measure again")
     return record
 

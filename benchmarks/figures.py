@@ -30,8 +30,9 @@ VARIANT_STYLES: Mapping[tuple[str, str], Style] = {
     ("eofd", "compiled"): STYLES["eofd"]._replace(label="EOFD-MLogB, compiled", dashes=(3, 1.5)),
     ("oful", "numpy"): STYLES["oful"]._replace(label="OFUL-MLogB, NumPy"),
     ("oful", "compiled"): STYLES["oful"]._replace(label="OFUL-MLogB, compiled", dashes=(1.5, 1.5)),
-    ("eofd", "literal"): STYLES["eofd-literal"],
-    ("oful", "literal"): STYLES["oful-literal"],
+    ("eofd", "printed"): STYLES["eofd-printed"],
+    ("oful", "cholesky"): STYLES["oful-cholesky"],
+    ("oful", "printed"): STYLES["oful-printed"],
 }
 FORM_TITLES = {"numpy": "NumPy against NumPy", "compiled": "compiled against compiled"}
 

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.variants import Variant
+from benchmarks.variants import LIBRARY, Variant
 from mlogb_core.confidence import RidgeRadius, TheoremRadius, scaled_parameters
 from mlogb_core.environments import Environment, SyntheticEnvironment
 
-#: Largest Kd at which the literal OFUL, with its eigendecompositions of order Kd, is played.
-LITERAL_OFUL_LIMIT = 1000
+#: Largest Kd at which an OFUL is played that factors matrices of order Kd, by form.
+OFUL_LIMITS = {"printed": 1000, "cholesky": 2000}
 SEED = 20261127
 
 
@@ -59,7 +59,7 @@ class Limits:
     lead_in: int = 5
     min_rounds: int = 40
     max_rounds: int = 200
-    seconds: float = 4.0
+    seconds: float = 3.0
     extra_warmup: int = 40
     sittings: int = 3
 
@@ -81,7 +81,7 @@ class Cell:
     settings : dict
         Lambda, eta, S and the radius, as keyword arguments of a policy.
     variants : tuple of Variant
-        Who plays. A literal variant needs the NumPy one of the same family and sketch size.
+        Who plays. One that is not the library's needs the NumPy one of the same family and sketch size.
     """
 
     part: str
@@ -215,7 +215,7 @@ def curve_cells(plan: Plan, forms: Sequence[str]) -> list[Cell]:
 
 def map_cells(plan: Plan, forms: Sequence[str]) -> list[Cell]:
     """The library's forms over (Kd, m), m at most half of Kd: one OFUL beside all sketches of a Kd."""
-    fast = [form for form in forms if form != "literal"]
+    fast = [form for form in forms if form in LIBRARY]
     return [
         _cell(
             "map",
@@ -235,12 +235,11 @@ def side_by_side(sketches: Sequence[int], forms: Sequence[str], length: int) -> 
 
     Examples
     --------
-    >>> [variant.form for variant in side_by_side([], ("literal", "numpy"), LITERAL_OFUL_LIMIT + 1)]
-    ['numpy']
+    >>> [variant.form for variant in side_by_side([], ("printed", "cholesky", "numpy"), 1001)]
+    ['cholesky', 'numpy']
     """
-    sketched = [Variant("eofd", form, m) for m in sketches for form in forms]
-    feasible = length <= LITERAL_OFUL_LIMIT
-    dense = [Variant("oful", form) for form in forms if form != "literal" or feasible]
+    sketched = [Variant("eofd", form, m) for m in sketches for form in forms if form != "cholesky"]
+    dense = [Variant("oful", form) for form in forms if length <= OFUL_LIMITS.get(form, length)]
     return (*sketched, *dense)
 
 

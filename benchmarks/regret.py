@@ -98,7 +98,7 @@ def measure(
     limits : Limits
         How long the timing plays.
     forms : tuple of str
-        Forms to time; the literal OFUL is left out where it is in the table.
+        Forms to time; an OFUL that factors large matrices is left out where it is in the table.
 
     Returns
     -------

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from benchmarks.figures import VARIANT_STYLES
-from benchmarks.plan import LITERAL_OFUL_LIMIT
+from benchmarks.plan import OFUL_LIMITS
 from compendium.paths import FailureError, write_atomically
 from compendium.provenance import relative_paths
 
@@ -157,12 +157,14 @@ def _origin(record: Mapping[str, Any]) -> str:
 
 
 def _infeasible(timings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What is said once about the printed OFUL where the printed EOFD stands without it."""
-    if not any(row["form"] == "literal" and row["K"] * row["d"] > LITERAL_OFUL_LIMIT for row in timings):
-        return []
+    """What is said once about an OFUL that factors where the printed EOFD stands without it."""
+    longest = max((row["K"] * row["d"] for row in timings if row["form"] == "printed"), default=0)
+    names = {"printed": "as printed", "cholesky": "by Cholesky factors"}
     return [
-        f"OFUL as printed beyond Kd = {LITERAL_OFUL_LIMIT:,}, where its eigendecompositions of order Kd take "
-        "too long; *× literal* of OFUL is empty there"
+        f"OFUL {names[form]} beyond Kd = {limit:,}, where factors of order Kd take too long; the ratios to "
+        "it are empty there"
+        for form, limit in OFUL_LIMITS.items()
+        if longest > limit
     ]
 
 
@@ -187,7 +189,10 @@ def _slower_compiled(timings: Sequence[Mapping[str, Any]]) -> list[str]:
 def _figures(record: Mapping[str, Any], pictures: str) -> list[str]:
     shown = []
     if "curve" in record["parts"]:
-        about = "Time per round against d: literal algorithms, strongest OFUL and EOFD, NumPy and compiled"
+        about = (
+            "Time per round against d: printed algorithms, OFUL by Cholesky factors, strongest OFUL and "
+            "EOFD, NumPy and compiled"
+        )
         shown += ["## Time against d", f"![{about}]({pictures}/{TIME_FIGURE}.png)"]
         shown.append("Medians of a round at a fixed sketch size, with the quartiles as bands.")
     if "map" in record["parts"]:
@@ -217,8 +222,11 @@ def _settings_line(record: Mapping[str, Any], regime: str) -> str:
     described = record["regimes"][regime]
     return (
         f"{described}. *Projected*: share of rounds that end on the sphere of radius S. "
-        "*Scored*: actions that pruning left for exact scores, of those offered. *× literal*, *× OFUL*: "
-        "how many times longer the literal form, and OFUL in the same form, takes."
+        "*Scored*: actions that pruning left for exact scores, of those offered. How many times longer "
+        "another takes: *× printed*, the printed form of the same algorithm, with two SVDs or an "
+        "eigendecomposition a round and all actions scored in one batch; *× OFUL printed*; "
+        "*× OFUL Cholesky*, OFUL with one Cholesky factor a round; *× OFUL*, OFUL in the same "
+        "form, of the library's the strongest."
     )
 
 
@@ -231,7 +239,9 @@ def _timing_table(rows: Sequence[Mapping[str, Any]]) -> str:
                 "round (ms)": _spread(row, "round"),
                 "select": _spread(row, "select"),
                 "update": _spread(row, "update"),
-                "× literal": _ratio(row, "over_literal") if row["form"] != "literal" else "",
+                "× printed": _ratio(row, "over_printed") if row["form"] != "printed" else "",
+                "× OFUL printed": _ratio(row, "over_oful_printed") if row["family"] == "eofd" else "",
+                "× OFUL Cholesky": _ratio(row, "over_oful_cholesky") if row["form"] != "cholesky" else "",
                 "× OFUL": _ratio(row, "over_oful") if row["family"] == "eofd" else "",
                 "projected": f"{row['projected']:.0%}",
                 "scored": f"{row['evaluated']:.3g} of {row['offered']:.3g}",

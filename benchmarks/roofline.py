@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks import counts
 from benchmarks.machine import bandwidth, gemm_rate
+from benchmarks.variants import LIBRARY
 
 
 def rates(timings: Iterable[Mapping[str, Any]], gemm_order: int, large_megabytes: int) -> dict[str, Any]:
@@ -31,9 +32,7 @@ def rates(timings: Iterable[Mapping[str, Any]], gemm_order: int, large_megabytes
     dict
         `gemm_flops` per second, and `bandwidth`: bytes per second by array size in bytes.
     """
-    sizes = sorted(
-        {array_bytes(row) for row in timings if row["form"] != "literal"} | {large_megabytes << 20}
-    )
+    sizes = sorted({array_bytes(row) for row in timings if row["form"] in LIBRARY} | {large_megabytes << 20})
     measured = {size: bandwidth(size) for size in sizes}
     return {
         "gemm_flops": _digits(gemm_rate(gemm_order)),
@@ -55,7 +54,7 @@ def array_bytes(row: Mapping[str, Any]) -> int:
 def rows(timings: Iterable[Mapping[str, Any]], measured: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row for each variant of the library in the table: counts, limit and distance from it."""
     return [
-        _row(row, measured) for row in timings if row["part"] == "table" and row["form"] != "literal"
+        _row(row, measured) for row in timings if row["part"] == "table" and row["form"] in LIBRARY
     ]  # fmt: skip
 
 

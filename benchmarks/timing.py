@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.plan import SEED, Cell, Limits
-from benchmarks.variants import Variant, build, take_over
+from benchmarks.variants import LIBRARY, Variant, build, take_over
 from mlogb_core.environments import ActionSet, Instance
 from mlogb_core.policies import Policy
 from mlogb_core.simulation import Streams, trial_streams
@@ -192,9 +192,11 @@ def rows(cell: Cell, sittings: Sequence[Mapping[Variant, Log]]) -> list[dict[str
     Returns
     -------
     list of dict
-        `over_literal` and `over_oful` say how many times longer a round of the literal form, and of OFUL
-        in the same form, takes: the median over the sittings of the ratios of medians, beside the smallest
-        and the largest of them. `equal_actions` is None for the form that the others are compared with.
+        `over_printed`, `over_oful_printed`, `over_oful_cholesky` and `over_oful` say how many times longer
+        a round of the printed form of the same algorithm, of the printed OFUL, of OFUL by Cholesky factors,
+        and of OFUL in the same form takes: the median over the sittings of the ratios of medians, beside
+        the smallest and the largest of them. `equal_actions` is None for the form that the others are
+        compared with.
     """
     return [_row(cell, variant, sittings) for variant in cell.variants]
 
@@ -216,8 +218,13 @@ def _row(cell: Cell, variant: Variant, sittings: Sequence[Mapping[Variant, Log]]
     for name, seconds in (("select", log.select), ("update", log.update), ("round", log.total)):
         values = zip(("q25", "median", "q75"), quartiles(seconds), strict=True)
         row |= {f"{name}_{level}_ms": _digits(value) for level, value in values}
-    row |= _ratios("over_literal", variant, variant._replace(form="literal"), sittings)
-    row |= _ratios("over_oful", variant, variant.rival, sittings)
+    for name, slow in (
+        ("over_printed", variant._replace(form="printed")),
+        ("over_oful_printed", Variant("oful", "printed")),
+        ("over_oful_cholesky", Variant("oful", "cholesky")),
+        ("over_oful", variant.rival),
+    ):
+        row |= _ratios(name, variant, slow, sittings)
     return row | {
         "equal_actions": None if variant.form == "numpy" else _equal_actions(variant, sittings),
         "projected": _digits(float(np.mean(log.projected))),
@@ -242,7 +249,7 @@ def _ratios(
 
 def _warm(cell: Cell, limits: Limits, draws: Draws, logs: Mapping[Variant, Log]) -> dict[Variant, Policy]:
     """Let the library's forms play until their sketches are full; each joins as late as it may."""
-    fast = {v: build(v, *_problem(cell), cell.settings) for v in cell.variants if v.form != "literal"}
+    fast = {v: build(v, *_problem(cell), cell.settings) for v in cell.variants if v.form in LIBRARY}
     joins = {v: limits.warmup(v.sketch_size, cell.n_outcomes) for v in fast}
     longest = max(joins.values())
     for variant in fast:
@@ -254,13 +261,13 @@ def _warm(cell: Cell, limits: Limits, draws: Draws, logs: Mapping[Variant, Log])
                 logs[variant].warmup_actions.append(_play_round(policy, candidates, uniform))
     policies: dict[Variant, Policy] = {}
     for variant in cell.variants:
-        if variant.form == "literal":
-            literal: Any = build(variant, *_problem(cell), cell.settings)
-            reference: Any = fast[variant.reference]
-            take_over(literal, reference)
-            policies[variant] = literal
-        else:
+        if variant.form in LIBRARY:
             policies[variant] = fast[variant]
+        else:
+            printed: Any = build(variant, *_problem(cell), cell.settings)
+            reference: Any = fast[variant.reference]
+            take_over(printed, reference)
+            policies[variant] = printed
     return policies
 
 

@@ -1,6 +1,6 @@
-"""The variants that are compared, and how a literal one takes over a state.
+"""The variants that are compared, and how one that is not the library's takes over a state.
 
-The library's forms reach the steady state by playing. A literal policy would need minutes for that,
+The library's forms reach the steady state by playing. A printed policy would need minutes for that,
 so it is given the state of the NumPy form and goes on from there.
 """
 
@@ -13,8 +13,11 @@ import numpy as np
 
 from mlogb_core.literal import LiteralEOFD, LiteralOFUL, LiteralPolicy, Sketch
 from mlogb_core.policies import OptimisticPolicy, Policy, eofd, oful
+from mlogb_core.printed import CholeskyOFUL, PrintedEOFD, PrintedOFUL
 
-FORMS = ("literal", "numpy", "compiled")
+FORMS = ("printed", "cholesky", "numpy", "compiled")
+#: The library's; the others are given the state of its NumPy form.
+LIBRARY = ("numpy", "compiled")
 
 
 class Variant(NamedTuple):
@@ -25,7 +28,8 @@ class Variant(NamedTuple):
     family : str
         `eofd` or `oful`.
     form : str
-        `literal` (as printed in the paper), `numpy` or `compiled`.
+        `printed` (the steps of the paper, all actions scored at once), `cholesky` (OFUL alone: one Cholesky
+        factor a round), `numpy` or `compiled`.
     sketch_size : int
         m of EOFD; 0 for OFUL, which has none.
     """
@@ -76,21 +80,20 @@ def build(variant: Variant, n_features: int, rewards: Any, settings: Mapping[str
     arguments = dict(settings)
     if variant.family == "eofd":
         arguments["sketch_size"] = variant.sketch_size
-    if variant.form == "literal":
-        literal: type[LiteralPolicy] = LiteralEOFD if variant.family == "eofd" else LiteralOFUL
-        return literal(n_features, rewards, **arguments)
+    if variant.form not in LIBRARY:
+        return _OTHERS[variant.family, variant.form](n_features, rewards, **arguments)
     if variant.form == "compiled":
         arguments["compiled"] = True
     return (eofd if variant.family == "eofd" else oful)(n_features, rewards, **arguments)
 
 
 def take_over(literal: LiteralPolicy, policy: OptimisticPolicy) -> None:
-    r"""Give a fresh literal policy what another policy of the same parameters has learned.
+    r"""Give a fresh printed policy what another policy of the same parameters has learned.
 
     Parameters
     ----------
     literal : LiteralPolicy
-        Changed in place.
+        One of `mlogb_core.printed`, or of the oracle; changed in place.
     policy : OptimisticPolicy
         The NumPy form; not changed.
 
@@ -104,12 +107,19 @@ def take_over(literal: LiteralPolicy, policy: OptimisticPolicy) -> None:
     if isinstance(literal, LiteralEOFD):
         literal.sketch = _spectral_sketch(state, literal.rank_bound)
     elif isinstance(literal, LiteralOFUL):
-        literal.hessian = policy.curvature.dense()
+        literal.hessian = policy.curvature.dense().copy()
         literal._inverse_root = literal._form_inverse_root()
     literal.parameter = state["parameter"].copy()
     literal.rounds = int(state["rounds"])
     literal._logit_movement = float(state["logit_movement"])
     literal._hessian_movement = float(state["hessian_movement"])
+
+
+_OTHERS: Mapping[tuple[str, str], type[LiteralPolicy]] = {
+    ("eofd", "printed"): PrintedEOFD,
+    ("oful", "printed"): PrintedOFUL,
+    ("oful", "cholesky"): CholeskyOFUL,
+}
 
 
 def _spectral_sketch(state: Mapping[str, Any], rank_bound: int) -> Sketch:

@@ -39,8 +39,9 @@ STYLES: Mapping[str, Style] = {
     "first-order": Style("no curvature", "#009E73", (1, 1.2), "^"),
     "greedy": Style("greedy (β = 0)", "#CC79A7", (4, 1.5, 1, 1.5), "D"),
     "random": Style("random play", "#555555", (2, 3), "x"),
-    "eofd-literal": Style("EOFD, as printed", "#E69F00", (9, 1.5), "P"),
-    "oful-literal": Style("OFUL, as printed", "#56B4E9", (6, 1.5, 1, 1.5, 1, 1.5), "X"),
+    "eofd-printed": Style("EOFD, as printed", "#E69F00", (9, 1.5), "P"),
+    "oful-cholesky": Style("OFUL, Cholesky", "#6A3D9A", (5, 1, 1, 1), "*"),
+    "oful-printed": Style("OFUL, as printed", "#56B4E9", (6, 1.5, 1, 1.5, 1, 1.5), "X"),
     "eofd-compiled": Style("EOFD-MLogB, compiled", "#8C2D04", (3, 1.2), "v"),
     "oful-compiled": Style("OFUL-MLogB, compiled", "#08306B", (8, 2, 2, 2), "p"),
 }

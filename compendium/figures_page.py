@@ -49,8 +49,8 @@ SHOWN: Mapping[str, str] = {
     "panel each, with a line for each family of problems; time and memory as multiples of OFUL-MLogB's",
     "sketch_size_spectrum": "Left, the sketching error against the round beside its bound; right, the "
     "eigenvalues of the Hessian, with a line for each family of problems",
-    "bench_time": "Time per round against d at m = 40: literal algorithms, strongest OFUL and EOFD, NumPy "
-    "and compiled",
+    "bench_time": "Time per round against d at m = 40: printed algorithms, OFUL by Cholesky factors, "
+    "strongest OFUL and EOFD, NumPy and compiled",
     "bench_map": "Map of the time of the strongest OFUL over that of EOFD, over Kd and m, with the line "
     "where they are equal",
 }

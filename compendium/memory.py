@@ -41,7 +41,7 @@ def held_bytes(setting: Setting, policy: str = "eofd") -> int:
     rewards = np.linspace(0.0, 1.0, setting.problem.n_outcomes + 1)[1:]
     environment = SyntheticEnvironment(setting.problem.n_features, rewards, parameter_norm=1.0)
     rng = np.random.default_rng(0)
-    built: Any = setting.model_copy(update={"policies": (policy,)}).build(environment, rng)[policy]
+    built: Any = setting.model_copy(update={"policies": (policy,)}).build(environment, lambda _: rng)[policy]
     if policy == "eofd":
         size = environment.rewards.size * environment.n_features
         rank = min(setting.sketch_size, size)

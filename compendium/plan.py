@@ -68,8 +68,9 @@ def megabytes(setting: Setting) -> float:
     size = setting.problem.n_outcomes * setting.problem.n_features
     sketch = size * (setting.sketch_size + 2 * setting.problem.n_outcomes)
     numbers = {
-        "eofd": sketch, "greedy": sketch, "eofd-compiled": sketch, "eofd-literal": 3 * sketch,
-        "oful": size**2, "oful-compiled": size**2, "oful-literal": 4 * size**2,
+        "eofd": sketch, "greedy": sketch, "eofd-compiled": sketch, "eofd-printed": 3 * sketch,
+        "oful": size**2, "oful-compiled": size**2, "oful-cholesky": 4 * size**2,
+        "oful-printed": 4 * size**2,
     }  # fmt: skip
     data = setting.problem.data() or {}
     matrices = 8 * sum(numbers.get(name, 0) for name in setting.policies)

@@ -209,7 +209,7 @@ def comparison_findings(final_regret: pd.DataFrame) -> list[str]:
     return sentences
 
 
-_TIMED = ("oful", "oful-literal", "eofd-literal", "eofd-compiled", "oful-compiled")
+_TIMED = ("oful", "oful-cholesky", "oful-printed", "eofd-printed", "eofd-compiled", "oful-compiled")
 
 
 def time_findings(timings: pd.DataFrame) -> list[str]:

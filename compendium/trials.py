@@ -30,12 +30,14 @@ from compendium.problems import Classes, Digits, Rated, Synthetic
 from compendium.provenance import code_digest, computed_on
 from mlogb_core.confidence import ConstantRadius, radius_from
 from mlogb_core.environments import Environment
-from mlogb_core.literal import LiteralEOFD, LiteralOFUL
 from mlogb_core.policies import OptimisticPolicy, Policy, RandomPolicy, eofd, first_order, oful
+from mlogb_core.printed import CholeskyOFUL, PrintedEOFD, PrintedOFUL
 from mlogb_core.simulation import Trial, run_trial, trial_streams
 
 COMPARISON = ("eofd", "oful", "first-order", "greedy", "random")
-POLICIES = (*COMPARISON, "eofd-literal", "oful-literal", "eofd-compiled", "oful-compiled")
+#: The forms whose times are compared: the library's, those as printed, and OFUL by Cholesky factors.
+FORMS = ("eofd", "oful", "eofd-compiled", "oful-compiled", "eofd-printed", "oful-cholesky", "oful-printed")
+POLICIES = (*COMPARISON, *FORMS[2:])
 TIMES = ("select_seconds", "update_seconds")
 _LOG = logging.getLogger(__name__)
 
@@ -84,15 +86,17 @@ class Setting(BaseModel):
             raise ValueError(f"policies must be distinct names out of {POLICIES}, got {value}")
         return value
 
-    def build(self, environment: Environment, rng: np.random.Generator) -> dict[str, Policy]:
+    def build(
+        self, environment: Environment, stream: Callable[[str], np.random.Generator]
+    ) -> dict[str, Policy]:
         """Fresh policies by name.
 
         Parameters
         ----------
         environment : Environment
             Gives d and the rewards.
-        rng : numpy.random.Generator
-            The stream of the policy that plays at random.
+        stream : callable
+            Gives a policy that randomises the stream of its name, as `Streams.policy` does.
         """
         problem = environment.n_features, environment.rewards
         common: dict[str, Any] = {
@@ -108,9 +112,10 @@ class Setting(BaseModel):
             "oful": lambda: oful(*problem, **optimistic),
             "first-order": lambda: first_order(*problem, **optimistic),
             "greedy": lambda: eofd(*problem, **greedy),
-            "random": lambda: RandomPolicy(rng),
-            "eofd-literal": lambda: LiteralEOFD(*problem, **sketched),
-            "oful-literal": lambda: LiteralOFUL(*problem, **optimistic),
+            "random": lambda: RandomPolicy(stream("random")),
+            "eofd-printed": lambda: PrintedEOFD(*problem, **sketched),
+            "oful-printed": lambda: PrintedOFUL(*problem, **optimistic),
+            "oful-cholesky": lambda: CholeskyOFUL(*problem, **optimistic),
             "eofd-compiled": lambda: eofd(*problem, **sketched, compiled=True),
             "oful-compiled": lambda: oful(*problem, **optimistic, compiled=True),
         }

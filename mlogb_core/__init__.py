@@ -2,8 +2,8 @@
 
 `link` has the multinomial logit model, `curvature` the representations of the accumulated Hessian,
 `projection` the ellipsoidal projection, `confidence` the radius, `policies` the optimistic policy,
-`environments` and `simulation` what it is tried on, and `literal` the paper's algorithms as they
-stand.
+`environments` and `simulation` what it is tried on, `literal` the paper's algorithms as they stand,
+and `printed` the same steps with all actions scored at once, as they are timed.
 """
 
 from mlogb_core.confidence import ConstantRadius, RidgeRadius, TheoremRadius, radius_from

@@ -27,15 +27,41 @@ class Streams(NamedTuple):
 
     Attributes
     ----------
-    instance, actions, outcomes, policy : numpy.random.Generator
-        For the environment's instance, the action sets, the outcome uniforms, and policies that
-        randomise.
+    instance, actions, outcomes : numpy.random.Generator
+        For the environment's instance, the action sets and the outcome uniforms.
+    policies : numpy.random.SeedSequence
+        Where the streams of policies that randomise come from; see `policy`.
     """
 
     instance: np.random.Generator
     actions: np.random.Generator
     outcomes: np.random.Generator
-    policy: np.random.Generator
+    policies: np.random.SeedSequence
+
+    def policy(self, name: str) -> np.random.Generator:
+        """The stream of the policy of this name, from its beginning at every call.
+
+        Parameters
+        ----------
+        name : str
+            Name of the policy in the trial; other names give independent streams, whichever other policies
+            take part.
+
+        Returns
+        -------
+        numpy.random.Generator
+
+        Notes
+        -----
+        A stream belongs to the child of `policies` that the hash of the name picks, with one exception:
+        "random" has the stream of `policies` itself. Before names had streams of their own all random
+        policies shared that one, and "random" was the only such policy in the recorded runs, so that these
+        remain what is computed.
+        """
+        seeds = self.policies
+        if name != "random":
+            seeds = np.random.SeedSequence(seeds.entropy, spawn_key=(*seeds.spawn_key, _number(name, 8)))
+        return np.random.default_rng(seeds)
 
 
 def trial_streams(seed: int, experiment: str, trial: int) -> Streams:
@@ -54,11 +80,18 @@ def trial_streams(seed: int, experiment: str, trial: int) -> Streams:
     -------
     Streams
     """
-    name = int.from_bytes(hashlib.sha256(experiment.encode()).digest()[:4], "big")
     root = np.random.SeedSequence(
-        as_integer("seed", seed, minimum=0), spawn_key=(name, as_integer("trial", trial, minimum=0))
+        as_integer("seed", seed, minimum=0),
+        spawn_key=(_number(experiment, 4), as_integer("trial", trial, minimum=0)),
     )
-    return Streams(*map(np.random.default_rng, root.spawn(len(Streams._fields))))
+    instance, actions, outcomes, policies = root.spawn(len(Streams._fields))
+    draw = np.random.default_rng
+    return Streams(draw(instance), draw(actions), draw(outcomes), policies)
+
+
+def _number(name: str, size: int) -> int:
+    """A number of so many bytes for a name, the same in every process."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:size], "big")
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import pytest
 from benchmarks import cli, counts, figures, machine, memory, plan, regret, report, roofline, timing
 from benchmarks.plan import Limits, Size
 from benchmarks.timing import Log
-from benchmarks.variants import FORMS, Variant, build, missing_forms, take_over
+from benchmarks.variants import FORMS, LIBRARY, Variant, build, missing_forms, take_over
 from compendium.provenance import sha256
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,7 +42,7 @@ class FakeClock:
         return self.now
 
 
-def cell(K=2, d=9, m=4, regime="tuned", forms=("literal", "numpy")):
+def cell(K=2, d=9, m=4, regime="tuned", forms=("printed", "numpy")):
     (made,) = plan.table_cells(replace(plan.quick(), table=(Size(K, d, m),), regimes=(regime,)), forms)
     return made
 
@@ -68,15 +68,15 @@ def test_a_round_is_select_and_update_without_what_lies_between():
 
 
 def test_rows_hold_medians_quartiles_and_ratios_over_common_rounds():
-    one = cell(forms=("literal", "numpy"))
+    one = cell(forms=("printed", "numpy"))
     logs = {
         v: Log(actions=[0] * 4, offered=[9] * 4, evaluated=[3] * 4, projected=[True] * 4)
         for v in one.variants
     }
     times = {
-        ("eofd", "literal"): 40.0,
+        ("eofd", "printed"): 40.0,
         ("eofd", "numpy"): 4.0,
-        ("oful", "literal"): 90.0,
+        ("oful", "printed"): 90.0,
         ("oful", "numpy"): 8.0,
     }
     for variant, log in logs.items():
@@ -86,10 +86,10 @@ def test_rows_hold_medians_quartiles_and_ratios_over_common_rounds():
     fast.actions += [0] * 7
     table = {(r["family"], r["form"]): r for r in timing.rows(one, [logs])}
     row = table["eofd", "numpy"]
-    assert (row["over_literal"], row["over_oful"]) == (10.0, 2.0)
+    assert (row["over_printed"], row["over_oful"]) == (10.0, 2.0)
     assert row["equal_actions"] is None
-    assert table["eofd", "literal"]["equal_actions"] == 1.0
-    literal = table["eofd", "literal"]
+    assert table["eofd", "printed"]["equal_actions"] == 1.0
+    literal = table["eofd", "printed"]
     assert [literal[f"round_{q}_ms"] for q in ("q25", "median", "q75")] == [40e3] * 3
     assert (literal["projected"], literal["offered"], literal["evaluated"]) == (1.0, 9.0, 3.0)
 
@@ -106,20 +106,20 @@ def steady(variants, times):
 
 
 def test_ratios_are_the_medians_of_those_of_the_sittings():
-    one = cell(forms=("literal", "numpy"))
+    one = cell(forms=("printed", "numpy"))
     # In the third sitting the machine is slow for one of the two only.
     sittings = [steady(one.variants, [t, 2.0, 90.0, 8.0]) for t in (20.0, 22.0, 90.0)]
     literal, fast, _, dense = timing.rows(one, sittings)
-    assert [fast[f"over_literal{level}"] for level in ("", "_min", "_max")] == [11.0, 10.0, 45.0]
+    assert [fast[f"over_printed{level}"] for level in ("", "_min", "_max")] == [11.0, 10.0, 45.0]
     assert [fast[f"over_oful{level}"] for level in ("", "_min", "_max")] == [4.0, 4.0, 4.0]
     assert (literal["round_median_ms"], fast["rounds"], fast["sittings"], fast["warmup"]) == (22e3, 12, 3, 2)
-    assert (dense["over_literal"], dense["over_oful"]) == (11.25, 1.0)
+    assert (dense["over_printed"], dense["over_oful"]) == (11.25, 1.0)
 
 
-def test_rows_without_a_literal_form_have_no_ratio_to_it():
+def test_rows_without_a_printed_form_have_no_ratio_to_it():
     one = cell(forms=("numpy",))
     row = timing.rows(one, [steady(one.variants, [2.0, 8.0])])[0]
-    assert [row[f"over_literal{level}"] for level in ("", "_min", "_max")] == [None] * 3
+    assert [row[f"over_printed{level}"] for level in ("", "_min", "_max")] == [None] * 3
 
 
 def test_each_sitting_has_random_streams_of_its_own():
@@ -225,14 +225,14 @@ def test_other_actions_are_reported_and_fail(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("regime", ["paper", "tuned"])
 @pytest.mark.parametrize(("K", "d", "m"), [(1, 12, 4), (3, 8, 7), (2, 5, 10)])
-def test_a_literal_copy_scores_and_learns_like_its_model(K, d, m, regime):
+def test_a_printed_copy_scores_and_learns_like_its_model(K, d, m, regime):
     arguments, environment = plan.settings(regime, K, d), plan.problem(regime, K, d)
     rng = np.random.default_rng(3)
     instance = environment.instance(rng)
-    for family in ("eofd", "oful"):
+    for family, form in (("eofd", "printed"), ("oful", "printed"), ("oful", "cholesky")):
         size = m if family == "eofd" else 0
         policy = build(Variant(family, "numpy", size), d, environment.rewards, arguments)
-        literal = build(Variant(family, "literal", size), d, environment.rewards, arguments)
+        literal = build(Variant(family, form, size), d, environment.rewards, arguments)
         for _ in range(30):
             candidates = instance.actions(rng)
             action = policy.select(candidates.features)
@@ -261,10 +261,14 @@ def test_all_forms_play_the_same_actions_with_a_full_sketch(regime):
         assert row["rank"] == (8 if row["family"] == "eofd" else None)
 
 
-def test_the_literal_oful_is_left_out_of_large_problems():
-    large = cell(K=1, d=plan.LITERAL_OFUL_LIMIT + 1, m=5, forms=FORMS)
-    assert Variant("oful", "literal") not in large.variants
-    assert {Variant("eofd", "literal", 5), Variant("oful", "compiled")} <= set(large.variants)
+def test_an_oful_that_factors_is_left_out_of_large_problems():
+    large = cell(K=1, d=plan.OFUL_LIMITS["printed"] + 1, m=5, forms=FORMS)
+    assert Variant("oful", "printed") not in large.variants
+    assert {Variant("eofd", "printed", 5), Variant("oful", "cholesky"), Variant("oful", "compiled")} <= set(
+        large.variants
+    )
+    larger = cell(K=1, d=plan.OFUL_LIMITS["cholesky"] + 1, m=5, forms=FORMS)
+    assert set(large.variants) - {Variant("oful", "cholesky")} == set(larger.variants)
 
 
 def test_a_missing_package_leaves_the_compiled_form_out(monkeypatch):
@@ -275,7 +279,7 @@ def test_a_missing_package_leaves_the_compiled_form_out(monkeypatch):
     assert missing_forms() == {"compiled": "the compiled form needs numba"}
 
 
-def test_map_has_one_oful_beside_all_sketches_and_no_literal():
+def test_map_has_one_oful_beside_all_sketches_and_no_printed():
     for one in plan.map_cells(plan.full(), FORMS):
         dense = [v for v in one.variants if v.family == "oful"]
         assert [v.form for v in dense] == ["numpy", "compiled"]
@@ -434,7 +438,9 @@ def test_the_record_has_every_variant_with_medians_and_quartiles(quick_run):
     sketched = table[table["family"] == "eofd"]
     assert (sketched["rank"] == sketched["m"]).all()
     assert (table["evaluated"] <= table["offered"]).all()
-    assert sketched.loc[sketched["form"] != "literal", "over_oful"].notna().all()
+    assert sketched.loc[sketched["form"].isin(LIBRARY), "over_oful"].notna().all()
+    for name in ("over_printed", "over_oful_printed", "over_oful_cholesky"):
+        assert sketched.loc[sketched["part"] != "map", name].notna().all()
 
 
 def test_tables_page_and_figures_are_written(quick_run):
@@ -455,17 +461,19 @@ def test_tables_page_and_figures_are_written(quick_run):
             assert sha256(quick_run / "figures" / f"{name}.{kind}") == digest
 
 
-def test_literal_forms_stand_beside_the_strongest_in_every_table_of_times(quick_run):
+def test_all_forms_stand_beside_the_strongest_in_every_table_of_times(quick_run):
     for part in ("table", "curve", "regret"):
         rows = [row for row in stored(quick_run)["timings"] if row["part"] == part]
         played = {(row["family"], row["form"]) for row in rows}
-        assert played == {(family, form) for family in ("eofd", "oful") for form in HERE}
+        assert played == {(f, form) for f in ("eofd", "oful") for form in HERE} - {("eofd", "cholesky")}
 
 
 def test_the_page_says_where_the_printed_oful_is_left_out(quick_run):
     record = stored(quick_run)
     assert "OFUL as printed beyond" not in report.page(record, "figures")
-    large = next(r for r in record["timings"] if r["form"] == "literal") | {"d": plan.LITERAL_OFUL_LIMIT + 1}
+    large = next(r for r in record["timings"] if r["form"] == "printed") | {
+        "d": plan.OFUL_LIMITS["printed"] + 1
+    }
     record["timings"].append(large)
     assert "Left out: OFUL as printed beyond Kd = 1,000" in report.page(record, "figures")
 
@@ -522,7 +530,7 @@ def test_lines_can_be_told_apart_and_show_their_spread(quick_run):
     figure = figures.time_against_features(table)
     (axis,) = figure.axes
     looks = {(line.get_marker(), line.get_markerfacecolor(), line.get_color()) for line in axis.lines}
-    assert len(looks) == len(axis.lines) == len(axis.collections) == 2 * len(HERE)
+    assert len(looks) == len(axis.lines) == len(axis.collections) == 2 * len(HERE) - 1
     dashes = [tuple(line._unscaled_dash_pattern[1] or ()) for line in axis.lines]
     assert len(set(dashes)) == len(dashes)
     assert axis.get_xlabel() == "features d"
@@ -533,9 +541,9 @@ def test_the_map_sets_like_beside_like(quick_run):
     table = report.frame(stored(quick_run), "timings")
     ratios = figures.speedups(table)
     assert (ratios["low"] <= ratios["high"]).all()
-    assert set(ratios["form"]) == set(HERE) - {"literal"}
+    assert set(ratios["form"]) == set(HERE) & set(LIBRARY)
     figure = figures.speedup_map(table)
-    assert len(figure.axes) == len(HERE) - 1 + 1  # and the colour bar
+    assert len(figure.axes) == len(set(HERE) & set(LIBRARY)) + 1  # and the colour bar
 
 
 @pytest.mark.parametrize("module", [plan, regret, report, roofline, timing])

@@ -173,10 +173,10 @@ def test_points_and_whiskers_are_those_of_the_table():
 
 
 def test_policies_that_were_not_timed_leave_no_gap():
-    figure = round_times(make_timings(("eofd", "oful-literal")), {"a": "alone"}, list(POLICIES))
+    figure = round_times(make_timings(("eofd", "oful-printed")), {"a": "alone"}, list(POLICIES))
     (axis,) = figure.axes
     labels = [text.get_text() for text in axis.get_yticklabels()]
-    assert labels == [STYLES["eofd"].label, STYLES["oful-literal"].label]
+    assert labels == [STYLES["eofd"].label, STYLES["oful-printed"].label]
     assert [c.lines[0].get_ydata()[0] for c in axis.containers] == pytest.approx([0, 1])
 
 

@@ -127,4 +127,4 @@ def test_memory_grows_with_the_matrices():
     assert need(("oful",), 1000) - base == pytest.approx(8.0)  # 1000 x 1000 numbers of 8 bytes
     assert need(("oful",), 2000) - base == pytest.approx(32.0)
     assert 0 < need(("eofd",), 1000, sketch_size=100) - base < 1
-    assert need(("eofd-literal",), 1000) > need(("eofd",), 1000)
+    assert need(("eofd-printed",), 1000) > need(("eofd",), 1000)

@@ -27,7 +27,7 @@ def policies(names, streams):
         "eofd": lambda: eofd(6, REWARDS, sketch_size=4, **settings),
         "oful": lambda: oful(6, REWARDS, **settings),
         "first_order": lambda: first_order(6, REWARDS, **settings),
-        "random": lambda: RandomPolicy(streams.policy),
+        "random": lambda: RandomPolicy(streams.policy("random")),
     }
     return {name: builders[name]() for name in names}
 
@@ -41,7 +41,8 @@ def trial(names=("eofd", "oful", "random"), n_rounds=30, seed=1, experiment="tes
 
 
 def draws(streams):
-    return np.array([stream.random(4) for stream in streams])
+    named = [streams.policy(name) for name in ("random", "other", "Other")]
+    return np.array([stream.random(4) for stream in [*streams[:3], *named]])
 
 
 def test_streams_depend_on_seed_experiment_and_trial_alone():
@@ -60,9 +61,11 @@ def test_streams_are_the_same_in_another_process():
     """Python randomises the hash of strings from process to process; the streams must not notice."""
     script = (
         "from mlogb_core.simulation import trial_streams\n"
-        "print([s.random().hex() for s in trial_streams(7, 'synthetic-1', 4)])"
+        "streams = trial_streams(7, 'synthetic-1', 4)\n"
+        "print([s.random().hex() for s in [*streams[:3], streams.policy('other')]])"
     )
-    expected = str([s.random().hex() for s in trial_streams(7, "synthetic-1", 4)])
+    streams = trial_streams(7, "synthetic-1", 4)
+    expected = str([s.random().hex() for s in [*streams[:3], streams.policy("other")]])
     root = str(Path(mlogb_core.__file__).parents[1])
     for hash_seed in ("1", "2"):
         environment = os.environ | {"PYTHONPATH": root, "PYTHONHASHSEED": hash_seed}
@@ -74,8 +77,8 @@ def test_streams_are_the_same_in_another_process():
 
 def test_streams_stay_what_they_were():
     """Recorded runs can be repeated only as long as this does not change."""
-    first = [float(s.random()) for s in trial_streams(20240601, "mnist", 0)]
-    assert first == PINNED
+    streams = trial_streams(20240601, "mnist", 0)
+    assert [float(s.random()) for s in [*streams[:3], streams.policy("random")]] == PINNED
 
 
 @pytest.mark.parametrize(
@@ -255,7 +258,7 @@ def test_regret_is_never_negative_and_optimal_play_has_none():
 
     streams = trial_streams(0, "optimal", 0)
     parameter = ENVIRONMENT.instance(trial_streams(0, "optimal", 0).instance).parameter
-    players = {"best": Clairvoyant(streams.policy)} | policies(("random",), streams)
+    players = {"best": Clairvoyant(streams.policy("best"))} | policies(("random",), streams)
     result = run_trial(ENVIRONMENT, players, 50, streams)
     assert (result.regret >= 0.0).all()
     np.testing.assert_array_equal(result.regret[:, 0], 0.0)
@@ -269,7 +272,7 @@ def test_learning_beats_random_play():
     players = {
         "eofd": eofd(4, [1.0], sketch_size=2, **settings),
         "oful": oful(4, [1.0], **settings),
-        "random": RandomPolicy(streams.policy),
+        "random": RandomPolicy(streams.policy("random")),
     }
     regret = run_trial(environment, players, 300, streams).regret.sum(axis=0)
     assert regret[:2].max() < 0.2 * regret[2]
@@ -279,3 +282,26 @@ def test_learning_beats_random_play():
 def test_the_number_of_rounds_has_to_be_a_positive_integer(n_rounds):
     with pytest.raises(ValueError, match=r"n_rounds must be (at least 1|an integer)"):
         trial(n_rounds=n_rounds)
+
+
+def test_random_policies_have_a_stream_each():
+    """What one plays is the same alone, beside others, beside a second random one, in any order."""
+    names = ("random", "eofd", "second", "third")
+
+    def played(chosen):
+        streams = trial_streams(5, "names", 3)
+        players = {
+            n: policies((n,), streams)[n] if n == "eofd" else RandomPolicy(streams.policy(n)) for n in chosen
+        }
+        result = run_trial(ENVIRONMENT, players, 20, streams)
+        return {n: {f: getattr(result, f)[:, i].tolist() for f in RECORDS} for i, n in enumerate(chosen)}
+
+    together = played(names)
+    assert len({tuple(together[name]["action"]) for name in names}) == len(names)
+    for chosen in [
+        *((name,) for name in names),
+        names[::-1],
+        ("third", "random"),
+        ("second", "eofd", "random"),
+    ]:
+        assert played(chosen) == {name: together[name] for name in chosen}

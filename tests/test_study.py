@@ -32,7 +32,7 @@ SECOND = FIRST.model_copy(
         "name": "a second",  # before the first in the alphabet: tables keep the order of appearance
         "sketch_size": 2,
         "radius": {"kind": "theorem", "confidence": 0.1, "scale": 0.001},
-        "policies": ("random", "oful-literal", "eofd"),
+        "policies": ("random", "oful-printed", "eofd"),
     }
 )
 STUDY = Study(experiment="tests", settings=[FIRST, SECOND], n_rounds=30, n_trials=3, seed=11)
@@ -236,7 +236,7 @@ def test_the_frame(results):
     frame = results.frame
     assert list(frame.columns[:4]) == ["setting", "trial", "round", "policy"]
     assert list(frame["setting"].cat.categories) == ["first", "a second"]
-    assert list(frame["policy"].cat.categories) == [*FIRST.policies, "oful-literal"]
+    assert list(frame["policy"].cat.categories) == [*FIRST.policies, "oful-printed"]
     rows = frame.groupby(["setting", "policy", "trial"], observed=True)["round"].agg(list)
     assert all(rounds == list(range(1, 31)) for rounds in rows)
     assert len(rows) == 3 * (5 + 3)
@@ -271,7 +271,7 @@ def test_where_the_policies_end(results):
             expected += [
                 {"setting": setting.name, "trial": trial, "policy": name} | policies[name].summary()
                 for name in setting.policies
-                if name not in ("random", "oful-literal")
+                if name not in ("random", "oful-printed")
             ]
     pd.testing.assert_frame_equal(results.final, pd.DataFrame(expected))
     assert list(results.final["policy"][:4]) == ["eofd", "oful", "first-order", "greedy"]

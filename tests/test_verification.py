@@ -296,7 +296,7 @@ def test_the_sample_is_spread_and_the_same_every_time(run):
     assert len({spec.key for spec in first}) == 3
     assert len({tuple(s.key for s in verification._sampled(specs, 3, f"{n}")) for n in range(6)}) > 1
     slow = [
-        spec.model_copy(update={"setting": spec.setting.model_copy(update={"policies": ("oful-literal",)})})
+        spec.model_copy(update={"setting": spec.setting.model_copy(update={"policies": ("oful-printed",)})})
         for spec in specs
     ]
     mixed = verification._sampled([*slow, *specs], 8, "a run")
