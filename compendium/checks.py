@@ -51,6 +51,7 @@ def worst_case(
     polished: int,
     seed: int,
     bounds: Sequence[tuple[float, float]] | None = None,
+    evaluations: int = 50,
 ) -> tuple[float, Array]:
     """Search for the largest value of a function: random starts, then optimisation of the best ones.
 
@@ -62,13 +63,14 @@ def worst_case(
         From a random generator to a starting point. It should reach the corners, too.
     starts, polished : int
         Number of random points, and of the best of them from which the optimiser (Nelder and Mead's,
-        which needs no derivative and goes through kinks, for 50 evaluations a coordinate, then
-        Powell's) goes on. What the second one loses, as it may beside points that are not
-        admissible, is kept.
+        which needs no derivative and goes through kinks, then Powell's) goes on. What the second one
+        loses, as it may beside points that are not admissible, is kept.
     seed : int
         Of the random points.
     bounds : sequence of pairs, optional
         Range of each coordinate.
+    evaluations : int, optional
+        How many the first method may make for each coordinate.
 
     Returns
     -------
@@ -86,7 +88,7 @@ def worst_case(
     points = sorted((np.asarray(draw(rng), dtype=np.float64) for _ in range(starts)), key=cost)
     best, least = points[0], cost(points[0])
     for start in points[:polished]:
-        for method, options in (("Nelder-Mead", {"maxfev": 50 * start.size}), ("Powell", {})):
+        for method, options in (("Nelder-Mead", {"maxfev": evaluations * start.size}), ("Powell", {})):
             with np.errstate(invalid="ignore"):  # differences of infinities, where a point is not admissible
                 found = minimize(cost, start, method=method, bounds=bounds, options=options)
             start = found.x

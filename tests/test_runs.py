@@ -12,6 +12,7 @@ import socket
 import subprocess
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -245,7 +246,10 @@ def test_a_failed_run_does_not_look_complete(root, cells, message):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_leaves_nothing(root, kind):
+def test_an_interrupted_run_leaves_nothing(root, kind, request):
+    # Where the suite runs in the background of a shell, interrupts are ignored.
+    request.addfinalizer(partial(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT)))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     make_project(root, STUDY, cell("(run / 'here').touch(); import time; time.sleep(60)"))
 
     def interrupt():
