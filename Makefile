@@ -32,7 +32,7 @@ $(STAMP): requirements.lock pyproject.toml
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; \
 	fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
-	cp compendium/lab.json $(VENV)/etc/jupyter/jupyter_server_config.d/compendium.json
+	cp compendium/runs/lab.json $(VENV)/etc/jupyter/jupyter_server_config.d/compendium.json
 	@touch $@
 
 reproduce: $(STAMP)  ## run the MNIST comparison and draw its figures (PROFILE=smoke|standard|paper, JOBS=2)
@@ -51,7 +51,7 @@ test-all: test  ## what CI runs: `make test`, then all that is slow or needs a b
 	$(BIN)/python tests/kernels.py
 
 test-browser: $(STAMP)  ## build the book and read it in an installed Chromium or Chrome (a minute or two)
-	$(BIN)/python -m pytest -m browser tests/test_site.py
+	$(BIN)/python -m pytest -m browser tests/book/test_site.py
 
 test-kernels: $(STAMP)  ## the fast numerical tests under every OpenBLAS kernel that this processor can run
 	$(BIN)/python tests/kernels.py
@@ -66,10 +66,10 @@ claims: $(STAMP)  ## write the page of the registry of claims and its graph from
 	$(BIN)/mlogb claims --write
 
 book: $(STAMP)  ## build the book into book/_build/html
-	$(BIN)/python -m compendium.book
+	$(BIN)/python -m compendium.book.build
 
 explorer: $(STAMP)  ## play the games behind the explorer page again (some ten minutes)
-	$(BIN)/python -m compendium.explorer_grid
+	$(BIN)/python -m compendium.explorer.grid
 
 bench: $(STAMP)  ## time all variants side by side on one thread (about half an hour; QUICK=1: seconds)
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)

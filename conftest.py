@@ -21,7 +21,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
     """Start the kernels of nbval, which a notebook's first cell does, as those of a batch are started."""
     if type(item).__name__ != "IPyNbCell":
         return (yield)
-    from compendium.kernels import kernel_environment
+    from compendium.system.kernels import kernel_environment
 
     with kernel_environment():
         return (yield)
@@ -46,7 +46,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     grids = defaultdict(list)
     for item in items:
         listed = getattr(getattr(item, "module", None), "SLOW_FIXTURES", ())
-        if item.path.parent.name == "experiments" or set(listed) & set(getattr(item, "fixturenames", ())):
+        is_experiment = item.path.parts[-3:-1] == ("notebooks", "experiments")
+        if is_experiment or set(listed) & set(getattr(item, "fixturenames", ())):
             item.add_marker("slow")
         elif isinstance(item, pytest.Function) and item.get_closest_marker("each_value"):
             grids[item.path, item.originalname].append(item)

@@ -21,7 +21,7 @@ from rich.progress import track
 
 from benchmarks import figures, machine, memory, plan, regret, report, roofline, timing
 from benchmarks.variants import FORMS, Variant, missing_forms
-from compendium.paths import FailureError, UsageError, figures_folder, project_root
+from compendium.system.paths import FailureError, UsageError, figures_folder, project_root
 
 Item = TypeVar("Item")
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

@@ -1,6 +1,6 @@
 """The two plots: time against d at a fixed sketch size, and where sketching starts to pay.
 
-Colours, dashes and markers are those of `compendium.figures`; a compiled form has its family's colour
+Colours, dashes and markers are those of `compendium.report.figures`; a compiled form has its family's colour
 with another dash pattern and a hollow marker. Both plots show the quartiles beside the median.
 """
 
@@ -21,9 +21,9 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
-from compendium.figures import STYLES, Style
-from compendium.paths import write_atomically
-from compendium.provenance import sha256
+from compendium.report.figures import STYLES, Style
+from compendium.system.paths import write_atomically
+from compendium.system.provenance import sha256
 
 VARIANT_STYLES: Mapping[tuple[str, str], Style] = {
     ("eofd", "numpy"): STYLES["eofd"]._replace(label="EOFD-MLogB, NumPy"),

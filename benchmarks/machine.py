@@ -13,11 +13,11 @@ import numpy as np
 import scipy.linalg.blas as blas
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from compendium import provenance
-from compendium.paths import FailureError
+from compendium.system import provenance
+from compendium.system.paths import FailureError
 
 #: Modules of ``compendium`` that the problems come from.
-PROBLEM_MODULES = ("data.py", "problems.py")
+PROBLEM_MODULES = ("experiments/data.py", "experiments/problems.py")
 
 
 @contextmanager

@@ -16,8 +16,8 @@ import numpy as np
 from benchmarks import timing
 from benchmarks.plan import SEED, Cell, Limits, RegretSearch, side_by_side
 from benchmarks.variants import Variant, build
-from compendium.data import DataError
-from compendium.problems import Digits
+from compendium.experiments.data import DataError
+from compendium.experiments.problems import Digits
 from mlogb_core.confidence import RidgeRadius
 from mlogb_core.environments import ActionSet, Environment
 from mlogb_core.link import outcome_probabilities

@@ -12,8 +12,8 @@ import pandas as pd
 
 from benchmarks.figures import VARIANT_STYLES
 from benchmarks.plan import OFUL_LIMITS
-from compendium.paths import FailureError, write_atomically
-from compendium.provenance import relative_paths
+from compendium.system.paths import FailureError, write_atomically
+from compendium.system.provenance import relative_paths
 
 RECORD = "bench.json"
 TIME_FIGURE, MAP_FIGURE = "bench_time", "bench_map"

@@ -10,7 +10,7 @@ extensions = [
     "numpydoc",
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
-    "compendium.crossref",
+    "compendium.book.crossref",
 ]
 root_doc = "index"
 exclude_patterns = ["_build", "conf.py"]

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from compendium.paths import FailureError, UsageError
+from compendium.system.paths import FailureError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from compendium.claims import Claim, Registry
-    from compendium.execution import Orders
+    from compendium.claims.registry import Claim, Registry
+    from compendium.experiments.execution import Orders
 
 app = typer.Typer(
     help="Run the experiments of the companion to the EOFD-MLogB paper and keep their results.",
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
 @app.command("list")
 def list_experiments() -> None:
     """List the experiments with their profiles and parameters."""
-    from compendium.manifest import load_manifest, notebook_parameters
+    from compendium.runs.manifest import load_manifest, notebook_parameters
 
     for name, experiment in load_manifest().experiments.items():
         print(f"{name}: {experiment.title}")
@@ -90,7 +90,7 @@ def run(
     ] = False,
 ) -> None:
     """Run an experiment and draw its figures, or show the stored run of the same parameters."""
-    from compendium.manifest import expand, load_manifest, parse_override, resolve
+    from compendium.runs.manifest import expand, load_manifest, parse_override, resolve
 
     given = [parse_override(text) for text in parameter or []]
     overrides = dict(given)
@@ -105,7 +105,7 @@ def run(
     if any(parameters in resolved[:place] for place, parameters in enumerate(resolved)):
         raise UsageError(f"experiments.{experiment}.grid: two of its points have the same parameters")
     # Only now: what computes takes seconds to import, which a slip in a name should not cost.
-    from compendium.execution import Orders, parse_shard
+    from compendium.experiments.execution import Orders, parse_shard
 
     try:
         part = parse_shard(shard) if shard else None
@@ -131,8 +131,8 @@ def _run_point(
     orders: Orders,
     point: dict[str, Any],
 ) -> None:
-    from compendium import runs
-    from compendium.progress import Stopped
+    from compendium.experiments.progress import Stopped
+    from compendium.runs import run as runs
 
     try:
         done = runs.execute(experiment, profile, overrides, orders.jobs, fresh, orders, point)
@@ -159,7 +159,7 @@ def _run_point(
 @app.command()
 def status() -> None:
     """Show the batches that are under way or were stopped before they were complete."""
-    from compendium import journal
+    from compendium.experiments import journal
 
     batches: dict[tuple[str, str], list[journal.State]] = {}
     for state in journal.states():
@@ -184,7 +184,7 @@ def clean(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
 ) -> None:
     """Remove stored trials that no run refers to, and what killed processes left behind."""
-    from compendium import cleaning
+    from compendium.runs import cleaning
 
     found = cleaning.leftovers()
     for item in found:
@@ -213,9 +213,9 @@ def verify(
     found. --all finds it. What was measured, times and memory, is not measured again. The exit code is 0
     where nothing contradicts the record; what could not be checked on this machine is named.
     """
-    from compendium import runs
-    from compendium.verification import Report
-    from compendium.verification import verify as verify_run
+    from compendium.runs import run as runs
+    from compendium.runs.verification import Report
+    from compendium.runs.verification import verify as verify_run
 
     chosen = [runs.load_run(runs.locate(path)) for path in runs_] if runs_ else runs.find_runs()
     failures = [f"{name}: its record cannot be read" for name in ([] if runs_ else runs.unreadable_runs())]
@@ -234,7 +234,7 @@ def verify(
 @app.command("runs")
 def list_runs() -> None:
     """List the finished runs, oldest first."""
-    from compendium.runs import find_runs, problems, unreadable_runs
+    from compendium.runs.run import find_runs, problems, unreadable_runs
 
     for name in unreadable_runs():
         print(f"{name}  its record cannot be read")
@@ -255,7 +255,7 @@ def data(
     download: Annotated[bool, typer.Option("--download", help="Fetch all 70,000 from OpenML.")] = False,
 ) -> None:
     """Say which data set is found on this machine, and how many rows it has."""
-    from compendium.data import load_mnist
+    from compendium.experiments.data import load_mnist
 
     try:
         print(load_mnist(download=download).describe())
@@ -266,7 +266,7 @@ def data(
 @notebooks_app.command("build")
 def build_notebooks(targets: Targets = None) -> None:
     """Execute the notebook texts and write the paired notebooks."""
-    from compendium.notebooks import build
+    from compendium.runs.notebooks import build
 
     for path in build(targets or None):
         print(_relative(path))
@@ -275,7 +275,7 @@ def build_notebooks(targets: Targets = None) -> None:
 @notebooks_app.command("check")
 def check_notebooks(targets: Targets = None) -> None:
     """Check that every notebook is its text, executed in order without an error."""
-    from compendium.notebooks import check
+    from compendium.runs.notebooks import check
 
     if problems := check(targets or None):
         raise FailureError("\n".join(problems))
@@ -298,8 +298,8 @@ def claims(
     ] = False,
 ) -> None:
     """Show what the paper claims and what the notebooks found."""
-    from compendium import claims_page
-    from compendium.claims import load_registry, problems
+    from compendium.claims import page as claims_page
+    from compendium.claims.registry import load_registry, problems
 
     registry = load_registry()
     chosen = registry.select(status, notebook, label)
@@ -323,7 +323,7 @@ def results(
     check: Annotated[bool, typer.Option("--check", help="Only say whether it is up to date.")] = False,
 ) -> None:
     """Write RESULTS.md, the paper's statements beside the committed runs, and the page of figures."""
-    from compendium.results import write
+    from compendium.report.results import write
 
     write(check=check)
 
@@ -333,7 +333,7 @@ def readme(
     check: Annotated[bool, typer.Option("--check", help="Only say whether it is up to date.")] = False,
 ) -> None:
     """Write the results block of the README from the committed run."""
-    from compendium.report import update_readme
+    from compendium.report.tables import update_readme
 
     update_readme(check=check)
 

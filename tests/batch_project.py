@@ -39,7 +39,7 @@ extra = None
 STUDY = """
 ```{code-cell} ipython3
 import json, os, pathlib, pandas
-from compendium.provenance import hand_over_environment
+from compendium.system.provenance import hand_over_environment
 run = pathlib.Path(os.environ["MLOGB_RUN_DIR"])
 frame = pandas.DataFrame({"round": range(n_rounds), "regret": [step_size * i for i in range(n_rounds)]})
 frame.to_parquet(run / "results.parquet")
@@ -88,9 +88,9 @@ REAL_CELLS = (
     """
 import matplotlib.pyplot as plt
 
-from compendium import figures
-from compendium.problems import Synthetic
-from compendium.study import Setting, Study, publish
+from compendium.report import figures
+from compendium.experiments.problems import Synthetic
+from compendium.experiments.study import Setting, Study, publish
 """,
     """
 problem = Synthetic(dimension=5, rewards=(0.5, 1.0), parameter_norm=2.0, n_actions=(3, 9))

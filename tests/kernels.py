@@ -31,14 +31,15 @@ NEEDS = {
     "Sapphirerapids": {"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512_bf16", "amx_bf16", "amx_tile"},
 }
 TESTS = (
-    ("test_compiled.py", "degenerate_streams or a_buffer or bottom_pair or either_form or polar"),
+    ("core/test_compiled.py", "degenerate_streams or a_buffer or bottom_pair or either_form or polar"),
     (
-        "test_robustness.py",
+        "core/test_robustness.py",
         "buffered_sketch or outside_the_ball or play_the_literal and (span or axes or zero)",
     ),
     (
-        "test_buffer.py test_choice.py test_curvature.py test_orthogonality.py test_policies.py "
-        "test_projection.py test_roundoff.py",
+        "core/test_buffer.py core/test_choice.py core/test_compiled_faults.py core/test_curvature.py "
+        "core/test_orthogonality.py core/test_policies.py core/test_projection.py core/test_roundoff.py "
+        "core/test_stiff.py",
         "",
     ),
 )

@@ -24,7 +24,7 @@ import yaml
 from joblib import Parallel, delayed
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from compendium.paths import write_atomically
+from compendium.system.paths import write_atomically
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -79,8 +79,8 @@ def suite() -> list[str]:
         "link", "choice", "confidence", "curvature", "projection", "environments", "policies",
         "simulation", "buffer", "orthogonality", "oracle", "compiled", "compiled_faults", "stiff",
     )  # fmt: skip
-    bounds = sorted(path.name for path in HERE.glob("test_bounds_*.py"))
-    return [f"tests/{name}" for name in [*(f"test_{name}.py" for name in names), *bounds]]
+    bounds = sorted(path.name for path in HERE.glob("theory/test_bounds_*.py"))
+    return [*(f"tests/core/test_{name}.py" for name in names), *(f"tests/theory/{name}" for name in bounds)]
 
 
 def run(mutant: Mutant | None) -> Outcome:

@@ -1,0 +1,62 @@
+"""Memory that a policy holds from round to round: its curvature's arrays, counted in a live one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from compendium.experiments.trials import Setting
+from mlogb_core.environments import SyntheticEnvironment
+from mlogb_core.policies import OptimisticPolicy
+
+
+def held_bytes(setting: Setting, policy: str = "eofd") -> int:
+    """Bytes of the arrays of a policy's curvature after a round with a full sketch.
+
+    The sketch need not be filled by playing m rounds: its size depends on its rank alone, so the
+    policy is given any state of full rank and plays one round from it. What a round needs only while
+    it lasts is not counted; `benchmarks/` measures its peak.
+
+    Parameters
+    ----------
+    setting : Setting
+        The problem and the sketch size m.
+    policy : {"eofd", "oful"}
+        Which policy.
+
+    Returns
+    -------
+    int
+        About 8 Kd(m+K) for the sketch (with its core, 8m^2 twice) and 8 (Kd)^2 for the full matrix.
+
+    Raises
+    ------
+    ValueError
+        If the policy is another one.
+    """
+    if policy not in ("eofd", "oful"):
+        raise ValueError(f"policy must be 'eofd' or 'oful', got {policy!r}")
+    # The arrays have the same sizes for any problem of this K and d, so none of its data are needed.
+    rewards = np.linspace(0.0, 1.0, setting.problem.n_outcomes + 1)[1:]
+    environment = SyntheticEnvironment(setting.problem.n_features, rewards, parameter_norm=1.0)
+    rng = np.random.default_rng(0)
+    built: Any = setting.model_copy(update={"policies": (policy,)}).build(environment, lambda _: rng)[policy]
+    if policy == "eofd":
+        size = environment.rewards.size * environment.n_features
+        rank = min(setting.sketch_size, size)
+        full: dict[str, Any] = {"curvature.basis": np.eye(rank, size), "curvature.core": np.eye(rank)}
+        full["curvature.reserved"] = rank
+        built = OptimisticPolicy.from_state(built.state_dict() | full)
+    features = environment.instance(rng).actions(rng).features
+    built.update(features[built.select(features)], 0)
+    arrays = [value for value in vars(built.curvature).values() if isinstance(value, np.ndarray)]
+    owners = {id(owner): owner for owner in map(_owner, arrays)}
+    return sum(owner.nbytes for owner in owners.values())
+
+
+def _owner(array: np.ndarray) -> np.ndarray:
+    """The array that owns the memory of a view."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array

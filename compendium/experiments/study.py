@@ -1,0 +1,400 @@
+"""A study: several settings, several trials each; the results as tidy tables.
+
+This is what an experiment's notebook imports. How trials are obtained is `execution`'s affair; the
+table of results does not depend on it, and times are kept apart from it. In the folder of a finished
+run the tables are read, not computed: a committed run can be executed again in seconds, and every
+number in its notebook compared.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, field_validator
+
+from compendium.experiments import trials
+from compendium.experiments.execution import Orders, obtain
+from compendium.experiments.trials import Setting, TrialSpec
+from compendium.system import paths, provenance
+
+TABLES = ("results", "timings", "final")
+_FEWEST_ROUNDS = 20  # a median over fewer rounds says nothing
+_COLUMNS_OF_BLOCKS = ["setting", "trial", "round", "policy", "reward", "regret"]
+#: Whole numbers of a round, which a table that is stacked with one without them holds as fractions.
+_WHOLE = {"n_actions": np.int32, "action": np.int32, "outcome": np.int16}
+
+__all__ = ["Results", "Setting", "Study", "measured", "publish", "replay"]
+
+
+class Study(BaseModel):
+    """Several settings over independent trials.
+
+    Parameters
+    ----------
+    experiment : str
+        Name that, with the seed, picks the random streams. Settings of one study share them:
+        trial i meets the same action sets and outcome uniforms under every setting.
+    settings : sequence of Setting
+        Problems with parameter settings, under distinct names.
+    n_rounds, n_trials : int
+        T and the number of trials.
+    seed : int
+        Root seed.
+    block : int
+        How many rounds a row of the published table spans: long studies are kept small.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    experiment: str
+    settings: tuple[Setting, ...]
+    n_rounds: PositiveInt
+    n_trials: PositiveInt
+    seed: NonNegativeInt
+    block: PositiveInt = 1
+
+    @field_validator("settings")
+    @classmethod
+    def _distinct(cls, value: tuple[Setting, ...]) -> tuple[Setting, ...]:
+        names = [setting.name for setting in value]
+        if not names or len(set(names)) != len(names):
+            raise ValueError(f"settings must be at least one, with distinct names, got {names}")
+        return value
+
+    def specs(self) -> list[TrialSpec]:
+        """The trials of the study, setting by setting."""
+        return [
+            TrialSpec(
+                experiment=self.experiment,
+                setting=setting,
+                n_rounds=self.n_rounds,
+                seed=self.seed,
+                trial=trial,
+            )
+            for setting in self.settings
+            for trial in range(self.n_trials)
+        ]
+
+    def run(self, n_jobs: int | None = None, folder: Path | None = None) -> Results:
+        """Load or compute every trial; in the folder of a finished run, read its tables.
+
+        Parameters
+        ----------
+        n_jobs : int, optional
+            Worker processes; by default what the command line set (`MLOGB_JOBS`), else 1.
+        folder : Path, optional
+            Where trials are kept; by default `papermill_runs/.trials`.
+
+        Returns
+        -------
+        Results
+
+        Raises
+        ------
+        execution.TrialsFailedError
+            If trials failed; the others are stored.
+        ValueError
+            If the working folder is a finished run that holds no such study.
+        """
+        if folder is None and _is_finished_run(Path.cwd()):
+            return replay(self, Path.cwd())
+        orders = Orders(jobs=n_jobs) if n_jobs is not None else Orders.from_environment()
+        specs = self.specs()
+        frames = obtain(self.experiment, specs, folder or paths.trials_folder(), orders)
+        computed = tuple(frame.attrs["computed_on"] for frame in frames)
+        return replace(
+            Results.of(self, combine(specs, frames), final_states(specs, frames)), computed_on=computed
+        )
+
+
+@dataclass(frozen=True)
+class Results:
+    """The tables of a study.
+
+    Attributes
+    ----------
+    study : Study
+        What was run.
+    rounds : pandas.DataFrame
+        What was played, without times: the same for any number of workers, and after a restart. One
+        row per (setting, trial, round, policy); with `Study.block` b > 1 one row per b rounds, with
+        the sums of reward and regret.
+    timings : pandas.DataFrame
+        Wall time per round in milliseconds, one row per (setting, policy, trial); see `_timings`.
+    final : pandas.DataFrame
+        One row per (setting, trial, optimistic policy): its `OptimisticPolicy.summary` at the end.
+    margins : list of dict
+        The smallest decision margin of each policy under each setting.
+    data : list of dict
+        Source, rows and checksum of the data sets behind the study's problems, each once.
+    frame : pandas.DataFrame or None
+        All rounds with times and margins; None for the tables of a finished run.
+    computed_on : tuple of dict
+        For each trial what `provenance.computed_on` said where it was computed; empty where it was read.
+    """
+
+    study: Study
+    rounds: pd.DataFrame
+    timings: pd.DataFrame
+    final: pd.DataFrame
+    margins: list[dict[str, Any]]
+    data: list[dict[str, Any]]
+    frame: pd.DataFrame | None = None
+    computed_on: tuple[dict[str, Any], ...] = ()
+
+    @classmethod
+    def of(cls, study: Study, frame: pd.DataFrame, final: pd.DataFrame) -> Results:
+        """The tables from all rounds of all trials."""
+        return cls(
+            study,
+            _in_blocks(frame, study),
+            _timings(frame, study),
+            final,
+            _margins(frame),
+            _data(study),
+            frame,
+        )
+
+    @property
+    def final_regret(self) -> pd.DataFrame:
+        """Cumulative regret at the end, one row per (setting, policy, trial)."""
+        keys = ["setting", "policy", "trial"]
+        sums = self.rounds.groupby(keys, observed=True, sort=False)["regret"].sum()
+        return sums.reset_index()
+
+    def record(self) -> dict[str, Any]:
+        """What was run, on which data, and how close decisions came to a tie."""
+        return self.study.model_dump(mode="json") | {
+            "data": self.data,
+            "sources": trials.library_digest(),
+            "smallest_margin": self.margins,
+            "trials": [spec.key for spec in self.study.specs()],
+        }
+
+
+def measured(name: str, measure: Callable[[], Any]) -> Any:
+    """What a notebook measures besides times of rounds; in the folder of a finished run, what was measured.
+
+    A measurement differs from machine to machine, so it cannot be compared with another one. It is a
+    finding of the run, and whoever executes the notebook again reads it back, as the tables.
+
+    Parameters
+    ----------
+    name : str
+        Under which `publish` gets the value.
+    measure : callable
+        Measures; the value must be plain.
+
+    Raises
+    ------
+    ValueError
+        If the working folder is a finished run without such a finding.
+    """
+    if not _is_finished_run(Path.cwd()):
+        return measure()
+    findings = json.loads(Path("study.json").read_text(encoding="utf-8"))["findings"]
+    if name not in findings:
+        raise ValueError(f"the run in this folder holds no measurement {name!r}")
+    return findings[name]
+
+
+def publish(*results: Results, **findings: Any) -> None:
+    """Hand results to the batch that executes the notebook; without a batch, do nothing.
+
+    Parameters
+    ----------
+    *results : Results
+        The studies of the notebook; the names of their settings must differ.
+    **findings : Any
+        What the notebook concluded, as plain values, for the record.
+    """
+    folder = os.environ.get("MLOGB_RUN_DIR")
+    if folder:
+        save(Path(folder), *results, **findings)
+
+
+def save(folder: Path, *results: Results, **findings: Any) -> None:
+    """Write `results.parquet`, `timings.parquet`, `final.parquet` and `study.json` into a folder.
+
+    With them goes what this process, which is the kernel, and its workers computed on.
+
+    Parameters
+    ----------
+    folder : Path
+        An existing folder.
+    *results, **findings
+        As in `publish`.
+
+    Raises
+    ------
+    ValueError
+        If two studies have a setting of the same name.
+    """
+    names = [setting.name for one in results for setting in one.study.settings]
+    if len(set(names)) != len(names):
+        raise ValueError(f"settings of the studies must have different names, got {names}")
+    record = {"studies": [one.record() for one in results], "findings": findings}
+    text = (
+        json.dumps(record, indent=2, sort_keys=True, allow_nan=False) + "\n"
+    )  # first: a finding may not be plain
+    parts = (
+        [one.rounds for one in results],
+        [one.timings for one in results],
+        [one.final for one in results],
+    )
+    for name, tables in zip(TABLES, parts, strict=True):
+        table = _stack(tables)
+        table.to_parquet(folder / f"{name}.parquet", compression="zstd", index=False)
+    computed = [one for result in results for one in result.computed_on]
+    provenance.hand_over_environment(folder, computed)
+    paths.write_atomically(folder / "study.json", text)
+
+
+def _stack(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Concatenate tables, keeping setting and policy categorical, in order of appearance."""
+    table = pd.concat([t.astype({"setting": str, "policy": str}) for t in tables], ignore_index=True)
+    for name in ("setting", "policy"):
+        table[name] = pd.Categorical(table[name], categories=list(dict.fromkeys(table[name])))
+    return table
+
+
+def replay(study: Study, folder: Path) -> Results:
+    """The tables of a study as a finished run holds them.
+
+    Parameters
+    ----------
+    study : Study
+        What the notebook asks for.
+    folder : Path
+        The run.
+
+    Raises
+    ------
+    ValueError
+        If the run holds no such study: it was made with other parameters.
+    """
+    stored = json.loads((folder / "study.json").read_text(encoding="utf-8"))["studies"]
+    asked = study.model_dump(mode="json")
+    records = [one for one in stored if {name: one.get(name) for name in asked} == asked]
+    if not records:
+        raise ValueError(f"the run in this folder holds no study {study.experiment!r} with these parameters")
+    names = [setting.name for setting in study.settings]
+
+    def table(name: str, categorical: bool = True) -> pd.DataFrame:
+        whole = pd.read_parquet(folder / f"{name}.parquet")
+        part = whole[whole["setting"].isin(names)].reset_index(drop=True)
+        for column in ("setting", "policy"):
+            texts = part[column].astype(str)
+            part[column] = (
+                pd.Categorical(texts, categories=list(dict.fromkeys(texts))) if categorical else texts
+            )
+        return part
+
+    rounds = table("results")
+    # Studies with and without blocks may share the table: empty columns, and an order that is the first's.
+    keys, sums = _COLUMNS_OF_BLOCKS[:4], _COLUMNS_OF_BLOCKS[4:]
+    rounds = rounds[_COLUMNS_OF_BLOCKS] if study.block > 1 else rounds[[*keys, *_WHOLE, *sums]].astype(_WHOLE)
+    final = table("final", categorical=False)
+    if final.empty:
+        final = pd.DataFrame([], columns=final.columns)
+    margins, data = records[0]["smallest_margin"], records[0]["data"]
+    return Results(study, rounds, table("timings"), final, margins, data)
+
+
+def _is_finished_run(folder: Path) -> bool:
+    files = [f"{name}.parquet" for name in TABLES]
+    return all((folder / name).is_file() for name in ("record.json", "study.json", *files))
+
+
+def _in_blocks(frame: pd.DataFrame, study: Study) -> pd.DataFrame:
+    """The rounds without times and margins, b of them in a row."""
+    rounds = frame.drop(columns=[*trials.TIMES, "margin"])
+    if study.block == 1:
+        return rounds
+    last = ((rounds["round"] - 1) // study.block + 1) * study.block
+    rounds = rounds.assign(round=last.clip(upper=study.n_rounds).astype(np.int32))
+    keys, sums = _COLUMNS_OF_BLOCKS[:4], _COLUMNS_OF_BLOCKS[4:]
+    return rounds.groupby(keys, observed=True, sort=False)[sums].sum().reset_index()
+
+
+def _timings(frame: pd.DataFrame, study: Study) -> pd.DataFrame:
+    """Wall time per round in milliseconds, summarised per (setting, policy, trial).
+
+    All figures are over the rounds with a full sketch, from `first_round` on: before it is full a
+    round costs less. A trial with fewer than 20 such rounds is summarised over all of them, and its
+    `first_round` is 1.
+    """
+    keys, parts = ["setting", "policy", "trial"], [*trials.TIMES, "total_seconds"]
+    frame = frame.assign(total_seconds=frame[list(trials.TIMES)].sum(axis=1))
+    frame[parts] = frame[parts].astype(np.float64) * 1e3
+    full = {s.name: s.sketch_size for s in study.settings}
+    first = {name: m + 1 if study.n_rounds - m >= _FEWEST_ROUNDS else 1 for name, m in full.items()}
+    frame["first_round"] = frame["setting"].map(first).astype(int)
+    grouped = frame[frame["round"] >= frame["first_round"]].groupby(keys, observed=True, sort=False)
+    table = grouped[["first_round"]].first()
+    for name in parts:
+        table[name.replace("_seconds", "_mean_ms")] = grouped[name].mean()
+    for level, name in ((0.25, "q25"), (0.5, "median"), (0.75, "q75")):
+        table[f"total_{name}_ms"] = grouped["total_seconds"].quantile(level)
+    return table.reset_index()
+
+
+def _margins(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The smallest margin of each policy under each setting.
+
+    In round 1 all actions of one norm tie exactly, and the margin there is the tie tolerance.
+    """
+    later = frame["margin"].where(frame["round"] > 1, np.inf)
+    grouped = frame.assign(later=later).groupby(["setting", "policy"], observed=True, sort=False)
+    return [
+        {
+            "setting": row["setting"],
+            "policy": row["policy"],
+            "all_rounds": float(f"{row['margin']:.3g}"),
+            "after_round_1": float(f"{row['later']:.3g}"),
+        }
+        for row in grouped[["margin", "later"]].min().reset_index().to_dict("records")
+        if np.isfinite(row["later"])
+    ]
+
+
+def _data(study: Study) -> list[dict[str, Any]]:
+    sources = (setting.problem.data() for setting in study.settings)
+    return list({data["sha256"]: data for data in sources if data}.values())
+
+
+def final_states(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The summaries of the optimistic policies at the end of each trial."""
+    rows = [
+        {"setting": spec.setting.name, "trial": spec.trial, "policy": policy} | frame.attrs["final"][policy]
+        for spec, frame in zip(specs, frames, strict=True)
+        for policy in spec.setting.policies  # a stored trial has them in another order
+        if policy in frame.attrs["final"]
+    ]
+    columns = ["setting", "trial", "policy", "shrinkage", "largest_eigenvalue", "parameter_norm"]
+    return pd.DataFrame(rows, columns=[*columns, "smallest_margin"])
+
+
+def combine(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """All rounds of all trials in one frame."""
+    settings = list(dict.fromkeys(spec.setting.name for spec in specs))
+    policies = list(dict.fromkeys(policy for spec in specs for policy in spec.setting.policies))
+    parts = [
+        frame.assign(
+            setting=pd.Categorical([spec.setting.name] * len(frame), categories=settings),
+            trial=np.int32(spec.trial),
+            policy=frame["policy"].cat.set_categories(policies),
+        )
+        for spec, frame in zip(specs, frames, strict=True)
+    ]
+    combined = pd.concat(parts, ignore_index=True)
+    combined.attrs.clear()  # Parquet files would hold them
+    first = ["setting", "trial", "round", "policy"]
+    return combined[first + [name for name in combined.columns if name not in first]]

@@ -1,0 +1,375 @@
+"""The batch manifest ``experiments.yml``: which notebooks are run, with which parameters.
+
+An experiment is data: a notebook, parameters common to all its profiles, and profiles that differ
+in size. A notebook states its parameters and their defaults in the cell tagged ``parameters``.
+papermill only warns about a parameter that this cell does not assign, and the run then goes on
+with the default; here every name, type and value is checked before anything starts. Which values a
+parameter may have stands under ``limits`` in the manifest, by the parameter's name, as a JSON Schema:
+that vocabulary has ranges, choices, lengths and items, and a library that checks it.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, Self, TypeVar
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
+
+from compendium.system import paths
+from compendium.system.paths import UsageError
+
+CUSTOM = "custom"  # the name of runs with overrides, so no profile may have it
+Parameters = dict[str, Any]
+_T = TypeVar("_T")
+
+_MERGE = "tag:yaml.org,2002:merge"
+_LOCAL_PATH = re.compile(r'"(/|~|[A-Za-z]:\\)')
+
+
+def _folder_name(name: str) -> str:
+    if name == CUSTOM or not re.fullmatch("[a-z0-9][a-z0-9_-]*", name):
+        raise ValueError(f"a name is made of a-z, 0-9, - and _, and is not {CUSTOM!r}")
+    return name
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    texts = [json.dumps(value, sort_keys=True, default=str) for value in values]
+    if len(set(texts)) != len(texts):
+        raise ValueError(f"the values of a grid must differ, got {values}")
+    return values
+
+
+Name = Annotated[str, AfterValidator(_folder_name)]
+Limits = dict[str, dict[str, Any]]
+
+
+class Experiment(BaseModel):
+    """One experiment of the manifest; its limits go before the common ones."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    _name: str = PrivateAttr("")
+
+    title: str
+    notebook: str
+    parameters: Parameters = {}
+    grid: dict[str, Annotated[list[Any], Field(min_length=1), AfterValidator(_distinct)]] = {}
+    limits: Limits = {}
+    profiles: Annotated[dict[Name, Parameters], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _one_place_for_a_parameter(self) -> Self:
+        for place, names in {"parameters": self.parameters, **self.profiles}.items():
+            if both := sorted(set(names) & set(self.grid)):
+                raise ValueError(f"{', '.join(both)} cannot be both in the grid and in {place}")
+        return self
+
+    @property
+    def source(self) -> Path:
+        """Absolute path of the notebook's text, which need not exist."""
+        return paths.project_root() / f"{self.notebook}.md"
+
+
+class Manifest(BaseModel):
+    """All experiments, by name, and the limits of the parameters that they share."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limits: Limits = {}
+    experiments: dict[Name, Experiment]
+
+    @model_validator(mode="after")
+    def _told_to_the_experiments(self) -> Self:
+        for name, experiment in self.experiments.items():
+            experiment._name = name
+            experiment.limits = {**self.limits, **experiment.limits}
+        return self
+
+    def experiment(self, name: str) -> Experiment:
+        """Return the experiment of this name, or say which there are."""
+        return _pick(self.experiments, name, "experiment")
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML that says a key twice is a mistake; the plain loader takes the last one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != _MERGE]
+        for place, key in enumerate(keys):
+            if key in keys[:place]:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key!r} is there twice", node.value[place][0].start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
+def load_manifest(path: Path | None = None) -> Manifest:
+    """Read and validate the manifest.
+
+    Parameters
+    ----------
+    path : Path, optional
+        The file; ``experiments.yml`` of the project by default.
+
+    Raises
+    ------
+    UsageError
+        When the file is missing, is not YAML, or has missing, unknown or wrongly typed keys.
+    """
+    path = path or paths.manifest_file()
+    try:
+        return Manifest.model_validate(yaml.load(path.read_text(encoding="utf-8"), _Loader))
+    except FileNotFoundError:
+        raise UsageError(f"{path.name} not found in {path.parent}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path.name} is not valid YAML: {error}") from None
+    except ValidationError as error:
+        lines = [f"  {'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
+        raise UsageError("\n".join([f"{path.name} is not a valid manifest:", *lines])) from None
+
+
+def notebook_parameters(source: Path) -> Parameters:
+    """Return the parameters of a notebook with their defaults, in their order.
+
+    Parameters
+    ----------
+    source : Path
+        The notebook's MyST text. Exactly one code cell is tagged ``parameters``; it only assigns
+        literals to names.
+
+    Notes
+    -----
+    papermill infers the same from regular expressions, which lose multi-line values and lines
+    with two equal signs, and know no values. The cell is Python, so it is parsed as Python.
+    """
+    import jupytext
+
+    if not source.is_file():
+        raise UsageError(f"the notebook {source} does not exist")
+    notebook = jupytext.read(source, fmt="md:myst")
+    tagged = [cell.source for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
+    if len(tagged) != 1:
+        raise UsageError(f"{source.name} needs exactly one cell tagged 'parameters', it has {len(tagged)}")
+    try:
+        statements = ast.parse(tagged[0]).body
+    except SyntaxError as error:
+        raise UsageError(f"{source.name}: the parameters cell is not valid Python: {error}") from None
+    defaults: Parameters = {}
+    for statement in statements:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                pass
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                pass
+            case _:
+                raise _not_literal(source, statement)
+        try:
+            defaults[name] = ast.literal_eval(value)
+        except ValueError:
+            raise _not_literal(source, statement) from None
+    return defaults
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """Split ``name=value`` from the command line; the value is read as YAML.
+
+    >>> parse_override("sketch_sizes=[5, 10]")
+    ('sketch_sizes', [5, 10])
+    """
+    name, equals, value = text.partition("=")
+    if not (equals and name.isidentifier()):
+        raise UsageError(f"-p {text}: expected name=value")
+    try:
+        return name, yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise UsageError(f"-p {text}: the value is not valid YAML") from None
+
+
+def expand(experiment: Experiment, overrides: Mapping[str, Any]) -> list[Parameters]:
+    """The points of the experiment's grid: parameters of one run each; one empty point without a grid.
+
+    A parameter that is overridden is taken out of the grid.
+    """
+    axes = {name: values for name, values in experiment.grid.items() if name not in overrides}
+    return [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
+
+
+def resolve(experiment: Experiment, profile: str, overrides: Mapping[str, Any]) -> Parameters:
+    """Return the parameters of a run, checked against the notebook.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Where common parameters and profiles are taken from.
+    profile : str
+        Name of one of its profiles.
+    overrides : mapping
+        Parameters that win over those of the manifest.
+
+    Returns
+    -------
+    dict
+        What is passed to the notebook, in the order of its parameters cell. Its other parameters
+        keep their defaults.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name, a value of another type than the notebook's default, or one out of its limits.
+    """
+    chosen = {**experiment.parameters, **_pick(experiment.profiles, profile, "profile"), **overrides}
+    defaults = notebook_parameters(experiment.source)
+    for name in chosen:
+        _pick(defaults, name, "parameter")
+    fitted = {}
+    for name, default in defaults.items():
+        if name in chosen:
+            try:
+                fitted[name] = _fit(name, default, chosen[name])
+            except UsageError as error:
+                if name in overrides:
+                    raise
+                raise UsageError(f"{_place(experiment, profile, {}, name)}: {error}") from None
+    written = {
+        name: f"{_place(experiment, profile, overrides, name)}={_shown(chosen[name])}" for name in fitted
+    }
+    check_parameters(experiment, fitted, written)
+    for name, value in fitted.items():
+        if _LOCAL_PATH.search(json.dumps(value)):
+            raise UsageError(
+                f"parameter {name} names a path of this machine, and a record must not: {value!r}"
+            )
+    return fitted
+
+
+def check_parameters(
+    experiment: Experiment, parameters: Parameters, written: Mapping[str, str] | None = None
+) -> None:
+    """Compare values with the limits of the manifest.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Its limits count; a parameter without limits may have any value.
+    parameters : dict
+        The values by name.
+    written : mapping, optional
+        How each value was written and where; the message begins with it.
+
+    Raises
+    ------
+    UsageError
+        For the first value that is out of its limits.
+    """
+    for name, value in parameters.items():
+        for error in _validator(experiment, name).iter_errors(value):
+            inner = error.json_path.removeprefix("$")
+            start = written[name] if written else f"{name}={_shown(value)}"
+            raise UsageError(f"{start}: {f'item {inner} ' if inner else ''}{_said(error)}")
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)
+
+
+def _place(experiment: Experiment, profile: str, overrides: Mapping[str, Any], name: str) -> str:
+    """Where a value was written: on the command line, or at which place of the manifest."""
+    if name in overrides and overrides[name] not in experiment.grid.get(name, []):
+        return f"-p {name}"
+    inner = f"profiles.{profile}" if name in experiment.profiles[profile] else "parameters"
+    inner = "grid" if name in experiment.grid else inner
+    return f"experiments.yml, experiments.{experiment._name}.{inner}: {name}"
+
+
+def _said(error: Any) -> str:
+    """What a schema asked for, in words."""
+    asked = error.validator_value
+    words = {
+        "minimum": f"must be at least {asked}",
+        "exclusiveMinimum": f"must be greater than {asked}",
+        "maximum": f"must be at most {asked}",
+        "exclusiveMaximum": f"must be less than {asked}",
+        "enum": f"must be one of {asked}",
+        "type": f"must be of type {asked}",
+        "minItems": f"must have at least {asked} items",
+        "maxItems": f"must have at most {asked} items",
+        "uniqueItems": "must have each item once",
+        "increasing": "must be in increasing order",
+        "contains": f"must have an item with {asked}",
+    }
+    if error.validator not in words:
+        return str(error.message)
+    return f"{words[error.validator]}, got {json.dumps(error.instance, ensure_ascii=False)}"
+
+
+def _validator(experiment: Experiment, name: str) -> Any:
+    """The limits of a parameter: JSON Schema with one more keyword, `increasing`, for lists of numbers."""
+    import jsonschema  # takes over a second, so only when there is something to check
+
+    def increasing(_: Any, wanted: bool, value: Any, __: Any) -> Iterator[Any]:
+        if wanted and isinstance(value, list) and any(a >= b for a, b in itertools.pairwise(value)):
+            yield jsonschema.ValidationError("must be in increasing order")
+
+    kind = jsonschema.validators.extend(jsonschema.Draft202012Validator, {"increasing": increasing})
+    schema = experiment.limits.get(name, {})
+    try:
+        kind.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        raise UsageError(f"experiments.yml, limits.{name} is not a JSON Schema: {error.message}") from None
+    return kind(schema)
+
+
+def _fit(name: str, default: Any, value: Any) -> Any:
+    """Return the value in the type of the default, or say why it does not fit."""
+    if isinstance(default, float) and isinstance(value, int | float | str) and not isinstance(value, bool):
+        # YAML 1.1 reads 1e-3 as text and 1 as an integer; the notebook means numbers.
+        with suppress(ValueError, OverflowError):
+            if math.isfinite(number := float(value)):
+                return number
+    wanted = list if isinstance(default, tuple) else type(default)
+    if default is not None and type(value) is not wanted:
+        raise UsageError(
+            f"parameter {name} must be {wanted.__name__} (its default is {default!r}), "
+            f"got {value!r} ({type(value).__name__})"
+        )
+    if isinstance(default, list | tuple) and default and not value:
+        raise UsageError(f"parameter {name} must not be empty (its default is {default!r})")
+    if isinstance(default, list) and default and all(isinstance(item, float) for item in default):
+        return [_fit(f"{name}[{i}]", default[0], item) for i, item in enumerate(value)]
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"parameter {name} must be made of plain values (no date, nan or infinity), got {value!r}"
+        ) from None
+    return value
+
+
+def _pick(choices: Mapping[str, _T], name: str, kind: str) -> _T:
+    """Return the named choice, or an error that lists the valid names."""
+    if name not in choices:
+        raise UsageError(f"unknown {kind} {name!r}; there are: {', '.join(choices) or 'none'}")
+    return choices[name]
+
+
+def _not_literal(source: Path, statement: ast.stmt) -> UsageError:
+    return UsageError(
+        f"{source.name}: the parameters cell may only assign literals to names, "
+        f"found: {ast.unparse(statement)}"
+    )

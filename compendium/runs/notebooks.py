@@ -1,0 +1,272 @@
+"""The notebooks: text is the source, the paired ``.ipynb`` is built from it and never edited.
+
+``build`` executes a MyST text and writes its pair; run twice, it writes the same bytes. ``check``
+compares the two without executing anything. ``jupytext --sync`` is used nowhere: it trusts file
+times, and after a clone it silently puts an older text back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import nbformat
+from jupytext.config import load_jupytext_config
+
+from compendium.system.kernels import CLIENT_OPTIONS, KERNEL, kernel_environment
+from compendium.system.paths import FailureError, UsageError, notebooks_folder, project_root, write_atomically
+
+_VOLATILE = ("execution", "papermill", "trusted")
+_VARIES = re.compile(r"/ipykernel_\d+/|\bat 0x[0-9a-f]{6,}")
+_VERSION_LINE = re.compile(r"^\s+(jupytext_version|format_version):.*\n", re.MULTILINE)
+_HEADER = re.compile(r"\A---\n.*?^---\n", re.DOTALL | re.MULTILINE)
+
+
+def build(targets: Iterable[Path] | None = None, timeout: int = 600) -> list[Path]:
+    """Execute notebook texts and write the paired notebooks.
+
+    Parameters
+    ----------
+    targets : iterable of Path, optional
+        Notebooks (either side of the pair) or folders of them; all of ``notebooks/`` by default.
+    timeout : int
+        Seconds that one cell may take.
+
+    Returns
+    -------
+    list of Path
+        The notebooks that were written.
+
+    Raises
+    ------
+    FailureError
+        When a cell failed, or an output holds what differs between runs or machines: such a
+        notebook is not written, the others are. Also when a written one does not give its text back.
+    """
+    written, failures = [], []
+    for text in _texts(targets):
+        notebook = jupytext.read(text, fmt="md:myst")
+        problems = _execute(notebook, text, timeout) or _unportable(notebook)
+        if problems:
+            failures += [f"{_shown(text)}: {problem}" for problem in problems]
+            continue
+        pair = text.with_suffix(".ipynb")
+        write_atomically(pair, dumps(normalise(notebook)))
+        written.append(pair)
+        failures += check([pair])  # a header that does not come back from the notebook, for one
+    if failures:
+        raise FailureError("\n".join(failures))
+    return written
+
+
+def check(targets: Iterable[Path] | None = None) -> list[str]:
+    """Return what is wrong with the pairs of text and notebook; nothing is executed or written.
+
+    Parameters
+    ----------
+    targets : iterable of Path, optional
+        As for `build`.
+
+    Returns
+    -------
+    list of str
+        One line per problem, starting with the file.
+    """
+    problems = []
+    for text in _texts(targets):
+        problems += [f"{_shown(text)}: {problem}" for problem in _check_pair(text)]
+    for pair in _files(targets, ".ipynb"):
+        if not pair.with_suffix(".md").is_file():
+            problems.append(f"{_shown(pair)}: its text {pair.stem}.md is missing")
+    return problems
+
+
+def check_executed(notebook: Any) -> list[str]:
+    """Return which code cells were not executed, not in order, or with an error.
+
+    Parameters
+    ----------
+    notebook : NotebookNode
+        A notebook in format 4.
+
+    Returns
+    -------
+    list of str
+        One line per problem. Empty when the non-empty code cells have the execution counts
+        1, 2, 3, ... and no error output.
+
+    Notes
+    -----
+    The metadata of papermill is not asked: it says "completed" after a dead kernel.
+    """
+    problems = []
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+    for number, cell in enumerate(cells, start=1):
+        errors = [output for output in cell.outputs if output.output_type == "error"]
+        if errors:
+            problems.append(f"{_named(number, cell)} failed: {errors[0].ename}: {errors[0].evalue}")
+        elif cell.execution_count is None:
+            problems.append(f"{_named(number, cell)} was not executed")
+        elif cell.execution_count != number:
+            problems.append(f"{_named(number, cell)} was executed out of order, as [{cell.execution_count}]")
+    return problems
+
+
+def normalise(notebook: Any) -> Any:
+    """Return the notebook without anything that differs between two runs or two machines.
+
+    Cell ids become ``cell-01``, ``cell-02``, ...; times, widget states, kernel and language
+    versions go; the metadata that the text can hold stay. The outputs stay as they are.
+    """
+    notebook = deepcopy(notebook)
+    metadata = {
+        "kernelspec": KERNEL,
+        "language_info": {"name": "python", "pygments_lexer": "ipython3"},
+    }
+    if "jupytext" in notebook.metadata:
+        kept = {key: value for key, value in notebook.metadata.jupytext.items() if key != "default_lexer"}
+        kept.get("text_representation", {}).pop("jupytext_version", None)
+        metadata["jupytext"] = kept
+    cells = []
+    for number, cell in enumerate(notebook.cells, start=1):
+        kept = {key: value for key, value in cell.metadata.items() if key not in _VOLATILE and value != []}
+        cells.append({**cell, "id": f"cell-{number:02d}", "metadata": kept})
+    whole = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+    return nbformat.from_dict(whole)  # type: ignore[no-untyped-call]
+
+
+def dumps(notebook: Any) -> str:
+    """Return the JSON text of a notebook as it is stored."""
+    text: str = nbformat.writes(notebook, version=4)  # type: ignore[no-untyped-call]
+    return text.rstrip("\n") + "\n"
+
+
+def _execute(notebook: Any, text: Path, timeout: int) -> list[str]:
+    """Execute a notebook in place, in its own folder; return what went wrong."""
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellControlSignal, CellExecutionError, DeadKernelError
+
+    notebook.metadata["kernelspec"] = KERNEL
+    client = NotebookClient(
+        notebook,
+        timeout=timeout,
+        kernel_name="python3",
+        record_timing=False,
+        resources={"metadata": {"path": str(text.parent)}},
+        **CLIENT_OPTIONS,
+    )
+    try:
+        with kernel_environment():
+            client.execute()
+    except CellExecutionError:
+        pass  # the error is in the cell's outputs
+    except DeadKernelError:
+        return [f"the kernel died ({problem})" for problem in check_executed(notebook)[:1]] or [
+            "the kernel died"
+        ]
+    except CellControlSignal as error:  # a cell took too long
+        return [str(error).strip().splitlines()[0]]
+    return check_executed(notebook)[:1]
+
+
+def _check_pair(text: Path) -> Iterator[str]:
+    """Yield what is wrong with one text and its pair."""
+    source = text.read_text(encoding="utf-8")
+    header = _HEADER.match(source)
+    if header and "jupytext_version:" in header.group():
+        yield "the header names a jupytext version, which differs between machines; take the line out"
+    pair = text.with_suffix(".ipynb")
+    if not pair.is_file():
+        yield f"its notebook {pair.name} is missing; run `mlogb notebooks build`"
+        return
+    stored = pair.read_text(encoding="utf-8")
+    try:
+        notebook = nbformat.reads(stored, as_version=4)  # type: ignore[no-untyped-call]
+        whole = all("source" in cell and "metadata" in cell for cell in notebook.cells)
+    except (ValueError, AttributeError):  # among them NotJSONError
+        whole = False
+    if not whole:
+        yield f"{pair.name} is not a notebook; run `mlogb notebooks build`"
+        return
+    yield from check_executed(notebook)
+    yield from _check_tags(jupytext.reads(source, fmt="md:myst"), notebook)
+    rebuilt = dumps(normalise(notebook))
+    made = jupytext.writes(notebook, fmt="md:myst", config=load_jupytext_config(str(text)))
+    if _without_versions(made) != _without_versions(source):
+        yield f"the text differs from {pair.name}; edit the text and run `mlogb notebooks build`"
+    elif rebuilt != stored:
+        yield f"{pair.name} was not written by `mlogb notebooks build`"
+    yield from _unportable(notebook)
+
+
+def _check_tags(source: Any, notebook: Any) -> Iterator[str]:
+    """Yield cells whose tags are doubled, or differ between text and notebook."""
+    for number, cell in enumerate(notebook.cells, start=1):
+        tags = cell.metadata.get("tags", [])
+        if len(set(tags)) < len(tags):
+            yield f"cell {number} has a tag twice: {', '.join(tags)}"
+        if "injected-parameters" in tags:
+            yield f"cell {number} was injected by papermill"
+    if sum("parameters" in cell.metadata.get("tags", []) for cell in source.cells) > 1:
+        yield "more than one cell is tagged parameters"
+    if len(source.cells) == len(notebook.cells):
+        for number, (ours, theirs) in enumerate(zip(source.cells, notebook.cells, strict=True), start=1):
+            lost = set(ours.metadata.get("tags", [])) - set(theirs.metadata.get("tags", []))
+            if lost:
+                yield f"cell {number} lost its tag in the notebook: {', '.join(sorted(lost))}"
+
+
+def _unportable(notebook: Any) -> list[str]:
+    """Return which outputs name a path of this machine or a memory address."""
+    problems = []
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+    for number, cell in enumerate(cells, start=1):
+        shown = "\n".join(
+            str(part) for output in cell.outputs for part in (output.get("text", ""), output.get("data", {}))
+        )
+        if str(project_root()) in shown or _VARIES.search(shown):
+            problems.append(f"{_named(number, cell)} prints a path of this machine or a memory address")
+    return problems
+
+
+def _texts(targets: Iterable[Path] | None) -> list[Path]:
+    """Return the MyST texts that are notebooks: those whose header names a kernel."""
+    found = []
+    for text in _files(targets, ".md"):
+        header = _HEADER.match(text.read_text(encoding="utf-8"))
+        if header and re.search(r"^(jupytext|kernelspec):", header.group(), re.MULTILINE):
+            found.append(text)
+    return found
+
+
+def _files(targets: Iterable[Path] | None, suffix: str) -> list[Path]:
+    """Return the files of one suffix that the targets name, sorted."""
+    chosen = [notebooks_folder()] if targets is None else [target.resolve() for target in targets]
+    found: set[Path] = set()
+    for target in chosen:
+        named = target.with_suffix(suffix)
+        if target.is_dir():
+            found.update(p for p in target.rglob(f"*{suffix}") if ".ipynb_checkpoints" not in p.parts)
+        elif named.is_file():
+            found.add(named)
+        elif not (target.is_file() or target.with_suffix(".md").is_file()):
+            raise UsageError(f"{target} does not exist")
+    return sorted(found)
+
+
+def _without_versions(text: str) -> str:
+    """Drop the versions of jupytext and of its format from the header."""
+    return _HEADER.sub(lambda match: _VERSION_LINE.sub("", match.group()), text, count=1)
+
+
+def _named(number: int, cell: Any) -> str:
+    return f"code cell {number} ({cell.source.strip().splitlines()[0][:60]})"
+
+
+def _shown(path: Path) -> str:
+    root = project_root()
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)

@@ -1,0 +1,438 @@
+"""Runs: an experiment's notebook executed with the parameters of a profile, and kept.
+
+A run is named by what decides its results, so asking twice gives the stored run. It is executed in
+a folder beside its final place and renamed into it when nothing is left to go wrong: a folder
+without ``.partial-`` in its name is a complete run, whatever was stopped or killed before.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shutil
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from compendium.experiments import journal, progress
+from compendium.experiments.data import load_mnist
+from compendium.experiments.execution import Orders
+from compendium.runs.manifest import CUSTOM, Experiment, load_manifest, resolve
+from compendium.runs.notebooks import check_executed, dumps, normalise
+from compendium.system import paths, provenance
+from compendium.system.kernels import CLIENT_OPTIONS, KERNEL, kernel_environment
+from compendium.system.paths import FailureError, UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Run", "check_executed", "execute", "figures_of", "find_runs", "load_run", "problems"]
+
+PARTIAL, _ASIDE = ".partial-", "-old"
+REQUIRED = ("results.parquet", "study.json")
+#: What a notebook must hand over besides; it becomes part of the record.
+HANDED = (*REQUIRED, provenance.ENVIRONMENT)
+#: What a record must have to be one, with the types that the code relies on.
+RECORD_ENTRIES: dict[str, type] = {
+    "experiment": str, "notebook": str, "started": str, "parameters": dict, "overrides": dict,
+    "files": dict, "figures": dict, "study": dict,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    Attributes
+    ----------
+    path : Path
+        Its folder.
+    record : dict
+        Contents of ``record.json``.
+    reused : bool
+        Whether it was there before it was asked for.
+    """
+
+    path: Path
+    record: dict[str, Any]
+    reused: bool = False
+
+    @property
+    def name(self) -> str:
+        """Path of the run from the project root."""
+        return self.path.relative_to(paths.project_root()).as_posix()
+
+    @property
+    def results(self) -> pd.DataFrame:
+        """The result table; the same bytes for any number of workers."""
+        return _read_table(self.path / "results.parquet")
+
+    @property
+    def timings(self) -> pd.DataFrame:
+        """The measured times, which differ from run to run."""
+        return _read_table(self.path / "timings.parquet")
+
+
+def execute(
+    experiment: str,
+    profile: str = "standard",
+    overrides: Mapping[str, Any] | None = None,
+    jobs: int = 1,
+    fresh: bool = False,
+    orders: Orders | None = None,
+    point: Mapping[str, Any] | None = None,
+) -> Run:
+    """Run an experiment, or return the run when it is there already.
+
+    Parameters
+    ----------
+    experiment, profile : str
+        Names in the manifest.
+    overrides : mapping, optional
+        Parameters that win over those of the profile.
+    jobs : int
+        Number of worker processes; it does not change the results.
+    fresh : bool
+        Execute a run that is there already once more and put the new one in its place.
+    orders : Orders, optional
+        How trials are obtained: a shard, a cluster, the plan only. By default by `jobs` workers here.
+    point : mapping, optional
+        A point of the experiment's grid, as `manifest.expand` gives it.
+
+    Returns
+    -------
+    Run
+        The complete run, with its figures moved to the folder of the figures.
+
+    Raises
+    ------
+    UsageError
+        Before anything starts: unknown names, parameters that do not fit.
+    FailureError
+        When a cell failed, the kernel died or the notebook wrote no results. The folder of the
+        attempt is kept as ``.partial-...`` for a look, and removed by the next attempt.
+    progress.Stopped
+        When the orders ask to stop before the results.
+    """
+    orders = orders or Orders(jobs=jobs)
+    chosen = load_manifest().experiment(experiment)
+    overrides = dict(overrides or {})
+    point = dict(point or {})
+    parameters = resolve(chosen, profile, {**point, **overrides})
+    digest = provenance.code_digest()
+    kind = CUSTOM if overrides else profile
+    source = chosen.source.read_text(encoding="utf-8")
+    try:
+        data = data_digest()
+    except ValueError as error:  # a DataError: missing, damaged, or not what the name says
+        raise UsageError(str(error)) from None
+    identity = json.dumps([experiment, parameters, source, digest, data], sort_keys=True)
+    final = paths.runs_folder() / experiment / f"{kind}-{provenance.sha256(identity)[:8]}"
+    local = profile != "paper" or bool(overrides)
+
+    def publish(run: Run) -> Run:
+        provenance.publish_figures(final / "figures", paths.figures_folder(local), run.name, run.record)
+        return run
+
+    with paths.locked(paths.runs_folder()):
+        sweep(final.parent)
+        if not fresh and final.is_dir() and not problems(final):
+            return publish(replace(load_run(final), reused=True))
+    partial = final.with_name(f"{PARTIAL}{final.name}-{journal.owner()}")
+    record = {
+        "experiment": experiment,
+        "profile": profile,
+        "point": point,
+        "overrides": {name: parameters[name] for name in overrides},
+        "parameters": parameters,
+        "run": final.name,
+        "notebook": f"{chosen.notebook}.md",
+        "notebook_sha256": provenance.sha256(source),
+        "code_digest": digest,
+    }
+    journalled = journal.kept(experiment, kind, final.name, orders.plan_only, parameters)
+    with _removed_on_interrupt(partial), journalled as noted:
+        record = _attempt(chosen, partial, record, orders, noted)
+        # One lock for both: another batch of this run may end now, and pictures have one record.
+        with paths.locked(paths.runs_folder()):
+            _put_in_place(partial, final)
+            return publish(Run(final, record))
+
+
+def load_run(path: Path) -> Run:
+    """Return the run of a folder; `problems` tells whether its files are as recorded."""
+    try:
+        record = json.loads((path / "record.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        record = None
+    if not isinstance(record, dict) or any(
+        not isinstance(record.get(key), kind) for key, kind in RECORD_ENTRIES.items()
+    ):
+        raise UsageError(f"{path} is not a run: it has no readable record.json")
+    return Run(path, record)
+
+
+def locate(path: Path) -> Path:
+    """Return a run's folder as the project names it, by whatever links and folders it was reached.
+
+    A project's ``papermill_runs``, or a folder in it, may be a symbolic link to elsewhere.
+
+    Raises
+    ------
+    UsageError
+        If the folder is not in the project.
+    """
+    if path.exists():
+        for folder in _run_folders():
+            if folder.samefile(path):
+                return folder
+    resolved = path.resolve()
+    if not resolved.is_relative_to(paths.project_root().resolve()):
+        raise UsageError(f"{path} is not in the project at {paths.project_root()}")
+    return resolved
+
+
+def find_runs(experiment: str | None = None, profile: str | None = None) -> list[Run]:
+    """Return the finished runs, oldest first.
+
+    Parameters
+    ----------
+    experiment : str, optional
+        Only those of this experiment.
+    profile : str, optional
+        Only those of this profile without overrides; ``custom`` for those with.
+    """
+    runs = []
+    for folder in _run_folders(experiment, profile):
+        with suppress(UsageError):
+            runs.append(load_run(folder))
+    return sorted(runs, key=lambda run: (run.record["started"], run.name))
+
+
+def unreadable_runs() -> list[str]:
+    """Return the folders that look like runs and whose record cannot be read."""
+    unreadable = []
+    for folder in _run_folders():
+        try:
+            load_run(folder)
+        except UsageError:
+            unreadable.append(folder.relative_to(paths.project_root()).as_posix())
+    return unreadable
+
+
+def _run_folders(experiment: str | None = None, profile: str | None = None) -> list[Path]:
+    records = paths.runs_folder().glob(f"{experiment or '*'}/{profile or '*'}-????????/record.json")
+    return sorted(record.parent for record in records if not record.parent.name.startswith("."))
+
+
+def problems(path: Path) -> list[str]:
+    """Return which files of a run are missing or are not as recorded; empty for a complete run.
+
+    The record has the checksums of the files, and ``SHA256SUMS`` those and that of the record, so a
+    change of either is seen in the other.
+    """
+    try:
+        files = load_run(path).record["files"]
+    except UsageError:
+        return ["record.json is missing or cannot be read"]
+    missing = [name for name in {**dict.fromkeys(REQUIRED), **files} if not (path / name).is_file()]
+    changed = [
+        name for name in files if name not in missing and provenance.sha256(path / name) != files[name]
+    ]
+    sums = provenance.read_checksums(path)
+    if sums.get("record.json") != provenance.sha256(path / "record.json"):
+        changed.append("record.json")
+    if not provenance.checksums_are(path, {**files, "record.json": sums.get("record.json", "")}):
+        changed.append(provenance.CHECKSUMS)
+    found = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
+    strangers = found - {*files, "record.json", provenance.CHECKSUMS}
+    strangers = {name for name in strangers if not name.startswith("figures/") and "checkpoints" not in name}
+    return [
+        *(f"{name} is missing" for name in missing),
+        *(f"{name} was changed" for name in changed),
+        *(f"{name} is not of the run" for name in sorted(strangers)),
+    ]
+
+
+def figures_of(run: Run) -> list[Path]:
+    """Return the figures that were made from this run and were not replaced by a later one's."""
+    found = []
+    for folder in (paths.figures_folder(), paths.figures_folder(local=True)):
+        for name, digest in run.record["figures"].items():
+            path = folder / name
+            if path.is_file() and provenance.sha256(path) == digest:
+                found.append(path)
+    return found
+
+
+def _attempt(
+    experiment: Experiment, partial: Path, record: dict[str, Any], orders: Orders, noted: Mapping[str, str]
+) -> dict[str, Any]:
+    """Execute the notebook in the partial folder and write everything that makes a run complete."""
+    import jupytext
+    import nbformat
+
+    partial.mkdir(parents=True)
+    output = partial / f"{experiment.source.stem}.ipynb"
+    notebook = jupytext.read(experiment.source, fmt="md:myst")
+    notebook.metadata["kernelspec"] = KERNEL
+    started, clock = datetime.now(UTC), perf_counter()
+    state = provenance.git_state(provenance.code_root())
+    with (
+        progress.shown(record["experiment"], batch=True) as watched,
+        kernel_environment(MLOGB_RUN_DIR=str(partial), **orders.as_variables(), **noted, **watched),
+    ):
+        failure = _execute(notebook, output, record["parameters"], experiment.source.parent)
+        reason = progress.reason_to_stop(Path(watched[progress.VARIABLE])) if watched else None
+    if reason is not None:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise progress.Stopped(reason)
+    if output.is_file():
+        executed = nbformat.read(output, as_version=4)  # type: ignore[no-untyped-call]
+        failures = check_executed(executed)[:1]
+        if failure:
+            begun = [c for c in executed.cells if c.metadata.get("papermill", {}).get("start_time")]
+            failures = [f"{failure} in the cell: {begun[-1].source}" if begun else failure]
+    else:
+        failures = [failure or "nothing was executed"]
+    failures = failures or [f"the notebook wrote no {n}" for n in HANDED if not (partial / n).is_file()]
+    if failures:
+        raise FailureError("\n".join([*failures, f"as far as it got: {os.path.relpath(output)}"]))
+    if orders.plan_only:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise progress.Stopped("the notebook has no study that could be planned; nothing was kept")
+    paths.write_atomically(output, dumps(_without_places(normalise(executed))))
+    if provenance.git_state(provenance.code_root()) != state:
+        # Commits or edits while the notebook was executed: it is not certain what it imported.
+        state["git_clean"] = None if state["git_commit"] is None else False
+    record |= {
+        **state,
+        "environment": {"jobs": orders.jobs},
+        "started": started.isoformat(timespec="seconds"),
+        "duration_seconds": round(perf_counter() - clock, 1),
+    }
+    return provenance.write_record(partial, record)
+
+
+def _execute(notebook: Any, output: Path, parameters: dict[str, Any], folder: Path) -> str:
+    """Execute a notebook into a file with papermill; return what stopped it other than a cell's error."""
+    import papermill
+    from jupyter_client.kernelspec import NoSuchKernel
+
+    for name in ("papermill", "asyncio"):  # what went wrong is said once, by the caller
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        papermill.execute_notebook(
+            notebook,
+            str(output).replace("{", "{{").replace("}", "}}"),  # papermill formats the path
+            parameters=parameters,
+            kernel_name="python3",
+            language="python",
+            progress_bar=False,  # cells say nothing about how far a study is
+            log_output=False,
+            cwd=str(folder),
+            **CLIENT_OPTIONS,
+        )
+    except papermill.PapermillExecutionError:
+        pass  # the error is in the notebook
+    except (RuntimeError, NoSuchKernel) as error:  # among them nbclient's DeadKernelError
+        return str(error)
+    return ""
+
+
+def _without_places(notebook: Any) -> Any:
+    """Take the paths of this machine out of the printed outputs, where warnings bring them in."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if "text" in output:
+                output.text = provenance.relative_paths(output.text)
+            for kind, content in output.get("data", {}).items():
+                if kind.startswith("text/"):
+                    output.data[kind] = provenance.relative_paths(content)
+    return notebook
+
+
+def _put_in_place(partial: Path, final: Path) -> None:
+    """Rename a complete run to its final place; a run that is there goes aside first."""
+    aside = partial.with_name(f"{partial.name}{_ASIDE}")
+    if final.exists():
+        final.rename(aside)
+    partial.rename(final)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what ended attempts left of an experiment, and put back a run that was set aside."""
+    for left in abandoned(folder):
+        if is_only_copy(left):
+            left.rename(_final_of(left))
+        else:
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def is_only_copy(left: Path) -> bool:
+    """Whether this is a run that was set aside for a newer one, which never came to its place."""
+    return left.name.endswith(_ASIDE) and not _final_of(left).exists()
+
+
+def _final_of(left: Path) -> Path:
+    return left.with_name(left.name.removeprefix(PARTIAL).removesuffix(_ASIDE).rsplit("-", 2)[0])
+
+
+def abandoned(folder: Path) -> list[Path]:
+    """What ended attempts left of an experiment.
+
+    Not in it are attempts under way, suspended ones among them, and those of another machine, of which
+    nobody here knows whether they have ended.
+    """
+    found = []
+    for left in sorted(folder.glob(f"{PARTIAL}*")):
+        match = re.fullmatch(rf"{re.escape(PARTIAL)}(.+)-(\w+-\d+)({_ASIDE})?", left.name)
+        if match is None:
+            continue
+        run, owner = match[1], match[2]
+        own = owner == journal.owner()  # an earlier attempt of this process, or of one that had its number
+        if own or journal.is_alive(owner, journal.path_of(folder.name, run, owner)) is False:
+            found.append(left)
+    return found
+
+
+@contextmanager
+def _removed_on_interrupt(partial: Path) -> Iterator[None]:
+    """Turn a request to terminate into an interrupt, and remove the partial folder on either."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, interrupt) if main else None
+    try:
+        yield
+    except KeyboardInterrupt:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    finally:
+        if main:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.read_parquet(path)
+
+
+def data_digest() -> str:
+    """Return the checksum of the digits that this machine has.
+
+    It is part of a run's identity, so that a run on 5,000 digits is not taken for one on 70,000.
+    """
+    return load_mnist().checksum

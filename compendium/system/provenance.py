@@ -1,0 +1,331 @@
+"""Where a result comes from: the record of a run and the sidecar of a figure.
+
+A record names everything that decides the numbers (parameters, code, data, libraries, BLAS kernel)
+and what they were measured on. It names no host and no absolute path, so it can be committed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from compendium.system.kernels import THREADS
+from compendium.system.paths import FailureError, home, project_root, runs_folder, write_atomically
+
+#: Modules of ``compendium`` that decide what a run computes; the others only run and record it.
+RESULT_MODULES = (
+    *(f"experiments/{name}.py" for name in ("data", "problems", "ratings", "study", "trials")),
+    *(f"report/{name}.py" for name in ("figures", "tables")),
+)
+
+CHECKSUMS = "SHA256SUMS"
+#: In which the kernel of a run says what it computed on; the record takes it in.
+ENVIRONMENT = "environment.json"
+#: Variables that make git speak of another repository than the one of the folder that it is asked about.
+_GIT_ELSEWHERE = (
+    "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_PREFIX", "GIT_CEILING_DIRECTORIES", "GIT_SHALLOW_FILE",
+)  # fmt: skip
+_LIBRARIES = ("numpy", "scipy", "numba", "pandas", "pyarrow", "matplotlib")
+
+
+def sha256(content: str | bytes | Path) -> str:
+    """Return the SHA-256 of a text (as UTF-8), of bytes, or of a file."""
+    if isinstance(content, Path):
+        content = content.read_bytes()
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+
+
+def code_digest(modules: Sequence[str] = RESULT_MODULES) -> str:
+    """Return one digest of the sources that decide results.
+
+    They are every module of the ``mlogb_core`` that is imported, and the given modules of ``compendium``.
+    Names count as well as contents: a renamed module changes the digest.
+    """
+    here = Path(__file__).resolve().parents[1]
+    sources = {f"compendium/{name}": here / name for name in modules if (here / name).is_file()}
+    spec = importlib.util.find_spec("mlogb_core")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        for path in Path(folder).rglob("*.py"):
+            sources[f"mlogb_core/{path.relative_to(folder).as_posix()}"] = path
+    digests = [(name, sha256(_with_plain_line_ends(path))) for name, path in sorted(sources.items())]
+    return sha256("".join(f"{digest}  {name}\n" for name, digest in digests))
+
+
+def code_root() -> Path | None:
+    """Return the folder that holds both packages as they are imported here, or None if there is none."""
+    root = Path(__file__).resolve().parents[2]
+    spec = importlib.util.find_spec("mlogb_core")
+    places = list(spec.submodule_search_locations or []) if spec else []
+    return root if [Path(place).resolve().parent for place in places] == [root] else None
+
+
+def git_state(root: Path | None) -> dict[str, Any]:
+    """Return the commit of a work tree, and whether it was clean outside runs and figures.
+
+    Parameters
+    ----------
+    root : Path or None
+        Where the code lies that ran, as `code_root` gives it.
+
+    Returns
+    -------
+    dict
+        ``git_commit`` and ``git_clean``. Both are None where git is missing and where the folder is not
+        a repository of its own: the one around it, in which a download may have been unpacked or an
+        environment made, says nothing about this code.
+    """
+    unknown = {"git_commit": None, "git_clean": None}
+    if root is None:
+        return unknown
+    root = root.resolve()
+    variables = {name: value for name, value in os.environ.items() if name not in _GIT_ELSEWHERE}
+    # The folder's code is running, so that it belongs to another user is no reason to refuse an answer.
+    options = ["-c", f"safe.directory={root.as_posix()}", "-c", "core.quotePath=false"]
+
+    def git(*arguments: str) -> str:
+        command = ["git", "--no-optional-locks", "-C", str(root), *options, *arguments]
+        done = subprocess.run(command, check=True, capture_output=True, env=variables)
+        return os.fsdecode(done.stdout).strip("\r\n")
+
+    try:
+        if not Path(git("rev-parse", "--show-toplevel")).samefile(root):
+            return unknown
+        commit = git("rev-parse", "HEAD")
+        changed = git(
+            "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=none",
+            "--", ".", ":(exclude)papermill_runs", ":(exclude)figures",
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return unknown
+    return {"git_commit": commit, "git_clean": not changed}
+
+
+def computed_on() -> dict[str, Any]:
+    """Return the interpreter, libraries and machine of this process, which decide last digits and times."""
+    return {
+        "python": platform.python_version(),
+        **{name: _version(name) for name in _LIBRARIES},
+        "blas": blas_pools(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": _cpu_model(),
+    }
+
+
+def environment(jobs: int) -> dict[str, Any]:
+    """Return what this process and its `jobs` workers compute numbers and times on."""
+    return {**computed_on(), "threads": {name: os.environ.get(name) for name in THREADS}, "jobs": jobs}
+
+
+def hand_over_environment(folder: Path, computed: Sequence[dict[str, Any]] = ()) -> None:
+    """Write what this process computes on into the folder of a run: only the kernel itself knows.
+
+    Parameters
+    ----------
+    folder : Path
+        The run.
+    computed : sequence of dict
+        What `computed_on` said where each trial was computed: in workers, on a cluster, or long ago.
+        Those that differ from this process's are written too, each with its number of trials.
+    """
+    own = computed_on()
+    # Compared as they are read back from a file or a worker.
+    texts = Counter(json.dumps(one, sort_keys=True) for one in computed)
+    others = [
+        {**json.loads(text), "trials": number}
+        for text, number in sorted(texts.items())
+        if text != json.dumps(own, sort_keys=True)
+    ]
+    threads = {name: os.environ.get(name) for name in THREADS}
+    content = json.dumps({**own, "threads": threads, "trials_elsewhere": others}, indent=2)
+    write_atomically(folder / ENVIRONMENT, content)
+
+
+def blas_pools() -> list[dict[str, Any]]:
+    """Return which BLAS libraries are loaded, and with which kernels, that is, what decides last digits.
+
+    They are sorted: the order in which a process loads them says nothing.
+    """
+    import scipy.linalg  # noqa: F401  # loads SciPy's own BLAS, so that it is listed
+    import threadpoolctl
+
+    keys = ("internal_api", "version", "architecture", "threading_layer")
+    pools = [pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+    named = [{"library": pool["prefix"], **{key: pool.get(key) for key in keys}} for pool in pools]
+    return sorted_pools(named)
+
+
+def sorted_pools(pools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the BLAS libraries of a record in the order of `blas_pools`; older records have another."""
+    return sorted(pools, key=lambda pool: json.dumps(pool, sort_keys=True))
+
+
+def relative_paths(text: str) -> str:
+    """Take the places of this machine out of a text, as a warning in an output has them.
+
+    The project becomes ``.``, the Python installation ``<python>``, the home folder ``~``.
+    """
+    for place, name in _places().items():
+        text = re.sub(re.escape(place) + r"(?![\w-])", name, text)
+    return re.sub(r"[\w/.-]*/ipykernel_\d+/\d+\.py", "<cell>", text)
+
+
+def write_record(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
+    """Complete a record with the files of the run and write it as ``record.json``.
+
+    Parameters
+    ----------
+    folder : Path
+        The run; its ``study.json`` becomes part of the record.
+    record : dict
+        Everything else there is to say. Its ``environment`` is completed with what the kernel handed
+        over in ``environment.json``, which goes away.
+
+    Returns
+    -------
+    dict
+        The record as it was written. ``files`` has the SHA-256 of every file of the run, and
+        ``figures`` of its pictures, which do not stay in the folder.
+    """
+    handed = folder / ENVIRONMENT
+    record["environment"] = {**json.loads(handed.read_text(encoding="utf-8")), **record["environment"]}
+    handed.unlink()
+    own = ("record.json", CHECKSUMS)
+    everything = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in own)
+    digests = {path.relative_to(folder).as_posix(): sha256(path) for path in everything}
+    pictures = {name: digest for name, digest in digests.items() if name.startswith("figures/")}
+    lock = project_root() / "requirements.lock"
+    record = {
+        **record,
+        "lock_sha256": sha256(lock) if lock.is_file() else None,
+        "study": json.loads((folder / "study.json").read_text(encoding="utf-8")),
+        "files": {name: digest for name, digest in digests.items() if name not in pictures},
+        "figures": {name.removeprefix("figures/"): digest for name, digest in pictures.items()},
+    }
+    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    if relative_paths(text) != text:
+        raise FailureError("study.json names a path of this machine, which a record must not")
+    write_atomically(folder / "record.json", text)
+    kept = {**record["files"], "record.json": sha256(folder / "record.json")}
+    write_atomically(folder / CHECKSUMS, _checksums(kept))
+    return record
+
+
+def read_checksums(folder: Path) -> dict[str, str]:
+    """The checksums of a run's files by name, as ``sha256sum -c`` reads them; empty if there are none."""
+    try:
+        lines = (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+
+
+def checksums_are(folder: Path, expected: dict[str, str]) -> bool:
+    """Whether the list of checksums is this one to the byte: what reads it is lenient about line ends."""
+    try:
+        return (folder / CHECKSUMS).read_bytes() == _checksums(expected).encode()
+    except OSError:
+        return False
+
+
+def sidecar(name: str, run: str, record: dict[str, Any]) -> str:
+    """The text beside a figure: which run drew it, from which results, and its checksums by format."""
+    digests = {
+        Path(key).suffix[1:]: digest for key, digest in record["figures"].items() if Path(key).stem == name
+    }
+    entry = {
+        "run": run,
+        "experiment": record["experiment"],
+        "profile": record["profile"],
+        "results_sha256": record["files"]["results.parquet"],
+        "git_commit": record["git_commit"],
+        "sha256": digests,
+    }
+    return json.dumps(entry, indent=2) + "\n"
+
+
+def publish_figures(source: Path, target: Path, run: str, record: dict[str, Any]) -> list[Path]:
+    """Move the pictures of a run to the folder of the figures, each with a sidecar.
+
+    Parameters
+    ----------
+    source, target : Path
+        Folder of the pictures in the run, and the folder they belong to.
+    run : str
+        Path of the run from the project root.
+    record : dict
+        Its record.
+
+    Returns
+    -------
+    list of Path
+        The pictures where they are now.
+
+    Notes
+    -----
+    A picture leaves the run only after it and its sidecar are in place. If this is stopped in
+    between, calling it again finishes the work.
+    """
+    moved: list[Path] = []
+    pictures = sorted(path for path in source.glob("*") if path.is_file())
+    for name in dict.fromkeys(path.stem for path in pictures):
+        parts = [path for path in pictures if path.stem == name]
+        for path in parts:
+            write_atomically(target / path.name, path.read_bytes())
+            moved.append(target / path.name)
+        write_atomically(target / f"{name}.json", sidecar(name, run, record))
+        for path in parts:
+            path.unlink()
+    if source.is_dir():
+        source.rmdir()
+    return moved
+
+
+def _checksums(kept: dict[str, str]) -> str:
+    return "".join(f"{kept[name]}  {name}\n" for name in sorted(kept))
+
+
+def _places() -> dict[str, str]:
+    """Return the folders that differ between machines, the longest first, with what stands for them."""
+    places = {
+        **({str(own): "~"} if (own := home()) else {}),
+        str(runs_folder().resolve()): "./papermill_runs",
+        sys.base_prefix: "<python>",
+        sys.prefix: "<python>",
+        str(project_root()): ".",
+    }
+    return {
+        place: places[place] for place in sorted(places, key=len, reverse=True) if place not in ("/", "/usr")
+    }
+
+
+def _with_plain_line_ends(path: Path) -> bytes:
+    return path.read_bytes().replace(b"\r\n", b"\n")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _cpu_model() -> str:
+    """Return the name of the processor, as far as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

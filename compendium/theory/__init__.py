@@ -1,0 +1,6 @@
+"""The analysis: the paper's bounds and their repaired forms as functions, and the operations of a round.
+
+Imports: nothing of compendium.
+
+Notebooks and tests call them; no policy does.
+"""

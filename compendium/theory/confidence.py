@@ -1,0 +1,258 @@
+r"""One round of the chain that leads to the confidence region, as a balance with nothing left over.
+
+The distance :math:`\|u - W_t\|_{Z_t}^2` of any point u of the ball changes in a round by a loss
+difference and a Taylor remainder, less two amounts that are never negative. `round_terms` computes
+all of them; the other functions bound those that have to be bounded. Derivation: notebook
+``09_confidence_chain``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from compendium.theory.reward import curvature_constant
+from mlogb_core._validation import (
+    as_finite,
+    as_integer,
+    as_matrix,
+    as_non_negative,
+    as_outcome,
+    as_positive,
+    as_vector,
+)
+from mlogb_core.link import jacobian, log_loss, loss_residual, outcome_probabilities
+
+
+class RoundTerms(NamedTuple):
+    r"""The balance of one round for a point u: drift = regret + remainder - concavity - optimality.
+
+    Attributes
+    ----------
+    drift : float
+        :math:`\|u - W_{+}\|_{Z + \nabla^2\ell(W_{+})}^2 - \|u - W\|_Z^2 + \|W_{+} - W\|_Z^2`.
+    regret : float
+        :math:`2\eta(\ell(u) - \ell(W_{+}))`.
+    remainder : float
+        :math:`2\eta\langle\nabla\ell(W_{+}) - \nabla\tilde\ell(W_{+}),\, W_{+} - u\rangle`.
+    concavity : float
+        :math:`2\eta\bigl(\ell(u) - \ell(W_{+}) - \langle\nabla\ell(W_{+}), u - W_{+}\rangle\bigr)
+        - \|u - W_{+}\|_{\nabla^2\ell(W_{+})}^2`.
+    optimality : float
+        :math:`2\langle\eta\nabla\tilde\ell(W_{+}) + Z(W_{+} - W),\, u - W_{+}\rangle`.
+    """
+
+    drift: float
+    regret: float
+    remainder: float
+    concavity: float
+    optimality: float
+
+
+def round_terms(
+    hessian: ArrayLike,
+    old: ArrayLike,
+    new: ArrayLike,
+    action: ArrayLike,
+    outcome: int,
+    point: ArrayLike,
+    step_size: float,
+) -> RoundTerms:
+    r"""The balance of one round, for the surrogate :math:`\tilde\ell` of the loss at W.
+
+    .. math:: \nabla\tilde\ell(W_{+}) = \nabla\ell(W) + \nabla^2\ell(W)\,(W_{+} - W)
+
+    Parameters
+    ----------
+    hessian : (Kd, Kd) array
+        Z, symmetric.
+    old, new : (K, d) array
+        W and :math:`W_{+}`. The balance holds for any two; the last two terms are at least 0 where
+        :math:`W_{+}` is the projected Newton step, :math:`2\eta \ge \alpha`, and u is in the ball.
+    action : (d,) array
+        x.
+    outcome : int
+        y in 0..K.
+    point : (K, d) array
+        u.
+    step_size : float
+        :math:`\eta > 0`.
+
+    Returns
+    -------
+    RoundTerms
+
+    Raises
+    ------
+    ValueError
+        If an argument has the wrong shape, is not finite or out of range.
+
+    Notes
+    -----
+    Paper: `ineq:ps-cr-range`, doubled, with what its two inequalities lose.
+    """
+    old = as_finite("old", old)
+    if old.ndim != 2:
+        raise ValueError(f"old must have shape (K, d), got {old.shape}")
+    K, d = old.shape
+    new, point = as_matrix("new", new, (K, d)), as_matrix("point", point, (K, d))
+    Z, x = as_matrix("hessian", hessian, (K * d, K * d)), as_vector("action", action, d)
+    eta, y = as_positive("step_size", step_size), as_outcome(outcome, K)
+    before, after = outcome_probabilities(old @ x), outcome_probabilities(new @ x)
+    step, away = new - old, point - new
+    slope_change = loss_residual(after, y) - loss_residual(before, y) - jacobian(before) @ (step @ x)
+    pull = 2.0 * float(step.ravel() @ Z @ away.ravel())
+    seen = float((away @ x) @ jacobian(after) @ (away @ x))
+    surrogate_slope = loss_residual(after, y) - slope_change
+    regret = 2.0 * eta * (log_loss(point @ x, y) - log_loss(new @ x, y))
+    far, start = away.ravel(), (point - old).ravel()
+    return RoundTerms(
+        drift=seen + float(far @ Z @ far - start @ Z @ start + step.ravel() @ Z @ step.ravel()),
+        regret=regret,
+        remainder=-2.0 * eta * float(slope_change @ (away @ x)),
+        concavity=regret - 2.0 * eta * float(loss_residual(after, y) @ (away @ x)) - seen,
+        optimality=2.0 * eta * float(surrogate_slope @ (away @ x)) + pull,
+    )
+
+
+def remainder_constant(n_outcomes: int) -> float:
+    r"""The smallest :math:`\theta_K` with :math:`|D^3\psi(z)[h, k, k]| \le \theta_K \|h\|\,\|k\|^2`.
+
+    .. math:: \theta_1 = \frac{1}{6\sqrt3}, \qquad \theta_K = \frac{\sqrt2}{3\sqrt3} \quad (K \ge 2)
+
+    Parameters
+    ----------
+    n_outcomes : int
+        K >= 1.
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    It takes the place of :math:`\sqrt6 L`, that is 0.61 and 1.22, in the paper's Taylor step.
+    """
+    return curvature_constant(n_outcomes) * (1.0 if n_outcomes == 1 else math.sqrt(2.0))
+
+
+def remainder_bound(n_outcomes: int, norm_bound: float, action_bound: float = 1.0) -> float:
+    r"""Coefficient of :math:`\|(W_{+} - W)x\|_2^2` in the bound of the Taylor remainder.
+
+    .. math:: \langle\nabla\ell(W_{+}) - \nabla\tilde\ell(W_{+}),\, W_{+} - u\rangle
+              \le \theta_K S D\, \|(W_{+} - W)x\|_2^2
+
+    Parameters
+    ----------
+    n_outcomes : int
+        K.
+    norm_bound, action_bound : float
+        S, the radius of the ball with :math:`W_{+}` and u, and D.
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Paper: :math:`\sqrt6 L S`, without D, in the proof of `thm:confidence-region`. That is larger,
+    hence valid, up to :math:`D = \sqrt6 L/\theta_K`, which is 6.36 for K = 1 and 4.5 for K >= 2.
+
+    Examples
+    --------
+    >>> round(remainder_bound(1, norm_bound=1.0), 4)
+    0.0962
+    """
+    S, D = as_positive("norm_bound", norm_bound), as_positive("action_bound", action_bound)
+    return remainder_constant(n_outcomes) * S * D
+
+
+def residual_bound(n_outcomes: int) -> float:
+    r"""The supremum of :math:`\|\sigma - \mathbf{y}\|_2`: 1 for K = 1, :math:`\sqrt2` for K >= 2.
+
+    Parameters
+    ----------
+    n_outcomes : int
+        K >= 1.
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Paper: 2, in the proof of `lem:omd-wt-wt-1-bound`.
+    """
+    return 1.0 if as_integer("n_outcomes", n_outcomes, minimum=1) == 1 else math.sqrt(2.0)
+
+
+def step_bound(n_outcomes: int, step_size: float, regularization: float, action_bound: float = 1.0) -> float:
+    r"""Bound of the length of a step, :math:`\|W_{t+1} - W_t\|_{Z_t} \le \eta\,\omega_K D/\sqrt\lambda`.
+
+    Parameters
+    ----------
+    n_outcomes : int
+        K.
+    step_size, regularization, action_bound : float
+        :math:`\eta`, :math:`\lambda` and D.
+
+    Returns
+    -------
+    float
+        A bound of the norm, not of its square; :math:`\omega_K` is `residual_bound`.
+
+    Notes
+    -----
+    Paper: `lem:omd-wt-wt-1-bound` states :math:`2\eta D/\sqrt\lambda` for the square.
+
+    Examples
+    --------
+    >>> step_bound(1, step_size=400.0, regularization=400.0)
+    20.0
+    """
+    lam, D = as_positive("regularization", regularization), as_positive("action_bound", action_bound)
+    return as_positive("step_size", step_size) * residual_bound(n_outcomes) * D / math.sqrt(lam)
+
+
+def cancelling_regularization(
+    n_outcomes: int,
+    step_size: float,
+    norm_bound: float,
+    action_bound: float = 1.0,
+    *,
+    precision: float,
+) -> float:
+    r"""The smallest :math:`\lambda` from which on the movement terms of the radius add up to at most 0.
+
+    .. math:: \eta c\,\|\Delta_s\|_{Z_s}^2 + 2\eta\theta_K SD\,\|\Delta_s x_s\|_2^2
+              - \|\Delta_s\|_{Z_s}^2 \le 0, \qquad
+              \lambda = \frac{2\eta\theta_K SD^3}{1 - \eta c}
+
+    Parameters
+    ----------
+    n_outcomes : int
+        K.
+    step_size, norm_bound, action_bound : float
+        :math:`\eta`, S and D.
+    precision : float
+        c with :math:`0 \le \eta c < 1`, of the mixture that bounds the loss; the paper's is
+        :math:`24Kd/\lambda`, which is at most :math:`1/(2\eta)` in the theorem.
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Paper: the condition :math:`\lambda \ge 2\eta\cdot2\sqrt6\,SLD^2` of `thm:confidence-region`
+    stands for this with c at :math:`1/(2\eta)`; it lacks a D.
+    """
+    eta = as_positive("step_size", step_size)
+    share = eta * as_non_negative("precision", precision)
+    if not share < 1.0:
+        raise ValueError(f"precision must be below 1/step_size = {1.0 / eta:.3g}, got {precision}")
+    coefficient = remainder_bound(n_outcomes, norm_bound, action_bound)
+    return 2.0 * eta * coefficient * float(np.square(action_bound)) / (1.0 - share)

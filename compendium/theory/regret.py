@@ -1,0 +1,273 @@
+r"""From bounds of single rounds to the regret: the terms of the bound, and when they say something.
+
+Optimism makes the regret at most twice the sum of the bonuses. The sum of their first-order parts is
+split at the parameter after the update, whose Hessian is the one in the sketch. Three terms remain,
+each a power of the radius times a self-normalised sum. Derivation: notebook ``14_rates``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from compendium.theory.reward import (
+    BEND_BOUND,
+    ROOT_SLOPE_BOUND,
+    curvature_constant,
+    reward_spread,
+    self_bounding,
+)
+from compendium.theory.self_normalised import (
+    Stream,
+    sharp_sum_bound,
+    sharp_uncertainty_sum_bound,
+    sketched_sum_bound,
+    uncertainty_sum_bound,
+)
+from mlogb_core._validation import as_non_negative, as_positive, as_rewards
+from mlogb_core.confidence import Progress, TheoremRadius
+from mlogb_core.link import smoothness
+
+_LONGEST = 1e18
+
+
+def radius_bound_terms(
+    stream: Stream, *, step_size: float, norm_bound: float, confidence: float, sharp: bool = False
+) -> dict[str, float]:
+    r"""Terms of a bound of :math:`\beta_1, \dots, \beta_T` that is known before the first round.
+
+    They are those of `TheoremRadius` after T - 1 updates without the two movements, which add up to
+    at most 0 if
+
+    .. math:: \lambda \ge 24\eta Kd + 2\sqrt6\,\eta LSD^2 .
+
+    Parameters
+    ----------
+    stream : Stream
+        T rounds and their shrinkage, or an upper bound of it.
+    step_size, norm_bound : float
+        :math:`\eta` and S.
+    confidence : float
+        :math:`\delta \in (0, 1)`.
+    sharp : bool
+        Whether the sketch term has `sharp_sum_bound` in place of the paper's sum.
+
+    Returns
+    -------
+    dict
+        Keys `ridge`, `martingale`, `smoothing`, `sketch`, all >= 0; their sum is the bound.
+
+    Raises
+    ------
+    ValueError
+        If :math:`\lambda` is below that threshold, or an argument is out of range.
+
+    Notes
+    -----
+    Paper: `eq:cr-beta`. The regret's proof uses the last radius for all rounds, but the formula is
+    not monotone, because of the movements; this bound of it is.
+    """
+    eta, S = as_positive("step_size", step_size), as_positive("norm_bound", norm_bound)
+    K, n, lam = stream.n_outcomes, stream.n_parameters, stream.regularization
+    least = eta * (24.0 * n + 2.0 * math.sqrt(6.0) * smoothness(K) * S * stream.action_bound**2)
+    if lam < least * (1.0 - 1e-12):
+        raise ValueError(
+            f"regularization must be at least {least:.6g} for this step size, got {lam:.6g}: "
+            "below it the movements may enlarge the radius"
+        )
+    m = min(stream.sketch_size, n)
+    rounds = max(stream.n_rounds - 1, 0)
+    progress = Progress(K, stream.n_features, m, lam, eta, S, rounds=rounds, shrinkage=stream.shrinkage)
+    terms = TheoremRadius(confidence, stream.action_bound).terms(progress)
+    if sharp:
+        terms["sketch"] = math.sqrt(6.0) * eta * lam / (12.0 * n) * sharp_sum_bound(stream)
+    return {name: terms[name] for name in ("ridge", "martingale", "smoothing", "sketch")}
+
+
+def movement_bound(stream: Stream, step_size: float, *, sharp: bool = False) -> float:
+    r"""Bound of :math:`\|W_{t+1} - W_t\|_{Z_t}`, the length of one step.
+
+    .. math:: \frac{2\eta D}{\sqrt\lambda}, \qquad
+              \frac{\nu_K\,\eta D}{\sqrt\lambda}, \quad \nu_1 = 1, \ \nu_K = \sqrt2 \ (K \ge 2)
+
+    Parameters
+    ----------
+    stream : Stream
+        For K, :math:`\lambda` and D.
+    step_size : float
+        :math:`\eta > 0`.
+    sharp : bool
+        Whether the second form is taken in place of the paper's.
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Paper: `lem:omd-wt-wt-1-bound`, whose statement has the square of the norm on the left.
+    """
+    factor = 2.0 if not sharp else 1.0 if stream.n_outcomes == 1 else math.sqrt(2.0)
+    return (
+        factor * as_positive("step_size", step_size) * stream.action_bound / math.sqrt(stream.regularization)
+    )
+
+
+def regret_terms(
+    stream: Stream,
+    rewards: ArrayLike,
+    *,
+    beta: float,
+    step_size: float,
+    kappa: float = math.nan,
+    trace: float | None = None,
+    uncertainty: float | None = None,
+    sharp: bool = False,
+) -> dict[str, float]:
+    r"""Terms of the bound of the regret of optimism over a sketch.
+
+    With :math:`\mathcal T = \sum_t\operatorname{tr}(\nabla^2\ell_t(W_{t+1})\,Z_t^{-1})` and
+    :math:`\mathcal A = \sum_t\operatorname{tr}((I \otimes x_tx_t^\top)\,Z_t^{-1})` the paper's are
+
+    .. math:: 2\|r\|_2\sqrt{\beta T\mathcal T}, \qquad
+              \frac{4\eta D}{\sqrt\lambda}\|r\|_1\sqrt\beta\,\mathcal A, \qquad
+              \|r\|_1\,\beta\,\mathcal A,
+
+    and the sharp ones
+
+    .. math:: \omega(r)\sqrt{\beta T\mathcal T}, \qquad
+              \frac{2\nu_K\eta D}{\sqrt\lambda}\gamma_K\,\omega(r)\sqrt\beta\,\mathcal A, \qquad
+              \gamma_K\,\omega(r)\,\beta\,\mathcal A .
+
+    Parameters
+    ----------
+    stream : Stream
+        T rounds.
+    rewards : (K,) array
+        Rewards >= 0.
+    beta : float
+        A bound of all :math:`\beta_t`, t <= T.
+    step_size : float
+        :math:`\eta`.
+    kappa : float, optional
+        :math:`\kappa`; not needed if `uncertainty` is given.
+    trace, uncertainty : float, optional
+        :math:`\mathcal T` and :math:`\mathcal A` if they were recorded; by default their bounds, the
+        paper's or, where `sharp`, `sharp_sum_bound` and `sharp_uncertainty_sum_bound`.
+    sharp : bool
+        Whether all constants are the sharp ones: the bound for the policy whose bonus has the sharp
+        second-order term, `reward_bonus(..., sharp=True)`.
+
+    Returns
+    -------
+    dict
+        Keys `slope`, `change`, `curvature`. Half of the first two together bounds the sum of the
+        first-order parts of the bonuses, half of the third that of the second-order parts.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or neither kappa nor the uncertainty is given.
+
+    Notes
+    -----
+    Paper: `ineq:regret-dfst-bound`, `ineq:regret-dsnd-bound` and what follows them, where
+    :math:`\|r\|_1` has become :math:`\sqrt K R`. The largest eigenvalue of :math:`A(x_t)` may stand
+    for its trace in :math:`\mathcal A`.
+    """
+    r = as_rewards(rewards)
+    if r.size != stream.n_outcomes:
+        raise ValueError(f"rewards must have shape ({stream.n_outcomes},), got {r.shape}")
+    beta = as_non_negative("beta", beta)
+    if trace is None:
+        trace = sharp_sum_bound(stream) if sharp else sketched_sum_bound(stream)
+    if uncertainty is None:
+        bound = sharp_uncertainty_sum_bound if sharp else uncertainty_sum_bound
+        uncertainty = bound(stream, kappa)
+    trace, uncertainty = as_non_negative("trace", trace), as_non_negative("uncertainty", uncertainty)
+    spread = reward_spread(r)
+    slope = spread if sharp else 2.0 * float(np.linalg.norm(r))
+    bend = curvature_constant(r.size) * spread if sharp else float(r.sum())
+    step = movement_bound(stream, step_size, sharp=sharp)
+    return {
+        "slope": slope * math.sqrt(beta * stream.n_rounds * trace),
+        "change": 2.0 * step * bend * math.sqrt(beta) * uncertainty,
+        "curvature": bend * beta * uncertainty,
+    }
+
+
+def binary_regret_bound(stream: Stream, *, beta: float, kappa: float, sharp: bool = False) -> float:
+    r"""Bound of the regret for K = 1, whatever the best actions are.
+
+    .. math:: R \le a\sqrt{R + T/4} + b, \qquad a = 2\sqrt{\beta\mathcal T}, \qquad
+              b = \tfrac18\beta\sqrt{\mathcal A\mathcal A'} + 2\gamma_1\beta\mathcal A
+
+    Parameters
+    ----------
+    stream : Stream
+        T rounds with K = 1.
+    beta : float
+        A bound of all :math:`\beta_t`, t <= T + 1.
+    kappa : float
+        :math:`\kappa`.
+    sharp : bool
+        Whether the sums have their sharp bounds in place of the paper's.
+
+    Returns
+    -------
+    float
+        The largest R.
+
+    Raises
+    ------
+    ValueError
+        If K is not 1 or an argument is out of range.
+
+    Notes
+    -----
+    Paper: `prop:regret-k-eq-1`, as notebook ``13_binary`` proves it, with the slope 1/4 at the best
+    actions. :math:`\mathcal A'` is :math:`\mathcal A` with :math:`Z_{t+1}` in place of :math:`Z_t`.
+    """
+    if stream.n_outcomes != 1:
+        raise ValueError(f"n_outcomes must be 1, got {stream.n_outcomes}")
+    beta = as_non_negative("beta", beta)
+    trace = sharp_sum_bound(stream) if sharp else sketched_sum_bound(stream)
+    bound = sharp_uncertainty_sum_bound if sharp else uncertainty_sum_bound
+    before, after = bound(stream, kappa), bound(stream, kappa, updated=True)
+    rest = beta * (ROOT_SLOPE_BOUND * math.sqrt(before * after) + 2.0 * BEND_BOUND * before)
+    return self_bounding(2.0 * math.sqrt(beta * trace), rest, stream.n_rounds / 4.0)
+
+
+def first_useful_horizon(bound: Callable[[int], float], largest_reward: float) -> float:
+    r"""The horizon from which a bound of the regret is below the trivial one, T times the largest reward.
+
+    Parameters
+    ----------
+    bound : callable
+        The bound as a function of T; bound(T)/T must decrease where it exceeds the largest reward.
+    largest_reward : float
+        The most that a round can lose.
+
+    Returns
+    -------
+    float
+        To a relative accuracy of 1e-6; infinity if it is above 1e18.
+    """
+    most = as_positive("largest_reward", largest_reward)
+
+    def useful(exponent: float) -> bool:
+        horizon = math.ceil(math.exp(exponent))
+        return bound(horizon) < most * horizon
+
+    low, high = 0.0, math.log(_LONGEST)
+    if useful(low):
+        return 1.0
+    if not useful(high):
+        return math.inf
+    while high - low > 1e-6:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if useful(middle) else (middle, high)
+    return float(math.ceil(math.exp(high)))

@@ -1,0 +1,186 @@
+"""The registry: the status follows from the evidence, and every disagreement is found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from string import ascii_lowercase
+
+import nbformat
+import pytest
+import yaml
+
+from compendium import cli
+from compendium.claims import page as claims_page
+from compendium.claims.registry import headings, load_registry, problems, slug
+from compendium.system.paths import FailureError, UsageError
+
+ROOT = Path(__file__).resolve().parents[2]
+LABELS = {"lem:a": "Lemma 1, Section 3", "lem:b": "Lemma 2, Appendix A"}
+OUTPUT = """\
+C1 holds: one against two: error below 1e-12 (3 cases)
+C1 caught: no ridge: 0.3 exceeds 1e-12
+other text: C9 holds
+C2 holds: left over right: at most 1, largest found 43 % of it (9 cases)
+C2 holds: left over right, K = 1: at most 1, largest found 12 % of it (9 cases)
+C2 caught: half the constant: 0.86 exceeds 0.5
+C3 refuted: printed form: 2 where 1 is claimed
+C3 holds: corrected form: at most 1, at least 99.9 % of it reached (9 cases)
+C3 caught: smaller constant: 1 exceeds 0.5
+C4 refuted: printed form: 2 where 1 is claimed
+"""
+ENTRIES = [
+    {"id": "C1", "label": "lem:a", "statement": "1 = 1", "kind": "identity", "notebook": "01_a#the-check",
+     "tests": ["tests/test_a.py::test_one"]},
+    {"id": "C2", "label": "lem:a", "statement": "a <= b_c", "kind": "inequality",
+     "notebook": "01_a#the-check", "depends_on": ["C1"]},
+    {"id": "C3", "label": "lem:b", "statement": "a <= c", "kind": "inequality", "notebook": "01_a#the-check",
+     "corrected": "a <= 2c", "depends_on": ["C2"]},
+    {"id": "C4", "label": "lem:b", "statement": "a <= d", "kind": "inequality", "notebook": "01_a#the-check"},
+    {"id": "C5", "label": "lem:b", "statement": "fast", "kind": "experiment", "reason": "no data"},
+]  # fmt: skip
+
+
+def make(root: Path, entries=ENTRIES, output=OUTPUT, errata=("C3", "C4")) -> Path:
+    """A project with one notebook, one test and the registry."""
+    for name, text in {
+        "claims.yml": yaml.safe_dump({"labels": LABELS, "claims": entries}),
+        "notebooks/01_a.md": "# A\n\n## The check\n\n```{code-cell}\n## not a heading\n```\n",
+        "tests/test_a.py": "def test_one():\n    pass\n",
+        "ERRATA.md": "# Errata\n" + "".join(f"\n### Wrong constant ({name}, `lem:b`)\n" for name in errata),
+    }.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    cell = nbformat.v4.new_code_cell("1", execution_count=1)
+    cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text=output)]
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), root / "notebooks/01_a.ipynb")
+    return root
+
+
+def changed(number: int, **fields) -> list[dict]:
+    """The entries with fields of one changed; None removes a field."""
+    entries = [dict(entry) for entry in ENTRIES]
+    entries[number - 1].update(fields)
+    return [{k: v for k, v in entry.items() if v is not None} for entry in entries]
+
+
+def test_status_follows_from_the_evidence(tmp_path):
+    registry = load_registry(make(tmp_path))
+    assert [registry.verdict(claim) for claim in registry.claims] == [
+        "verified", "verified with a margin of 57 %", "corrected", "refuted", "not checked",
+    ]  # fmt: skip
+    assert problems(registry, tmp_path) == []
+    assert [claim.id for claim in registry.select(status="verified")] == ["C1", "C2"]
+    assert [claim.id for claim in registry.select(label="lem:b", status="refuted")] == ["C4"]
+    assert len(registry.select(notebook="01")) == 4
+
+
+def test_attained_bounds_are_named(tmp_path):
+    output = "C2 holds: a: at most 1, at least 99.9 % of it reached (9 cases)\nC2 caught: b: 1 exceeds 0.5\n"
+    registry = load_registry(make(tmp_path, ENTRIES[1:2], output))
+    assert registry.verdict(registry.claims[0]) == "verified, attained to 99.9 %"
+
+
+@pytest.mark.parametrize(
+    ("entries", "output", "errata", "problem"),
+    [
+        (changed(1, label="lem:c"), OUTPUT, "34", "C1: the paper has no label 'lem:c'"),
+        (changed(1, tests=["tests/test_a.py::test_two"]), OUTPUT, "34", "C1: tests/test_a.py::test_two does"),
+        (changed(1, tests=["tests/test_b.py::test_one"]), OUTPUT, "34", "C1: tests/test_b.py::test_one does"),
+        (changed(1, notebook="02_b#the-check"), OUTPUT, "34", "C1: the notebook 02_b does not exist"),
+        (changed(1, notebook="01_a#not-a-heading"), OUTPUT, "34", "C1: 01_a has no section #not-a-heading"),
+        (changed(1, notebook=None), OUTPUT, "34", "C1: evidence, but no notebook"),
+        (changed(1, reason="too hard"), OUTPUT, "34", "C1: a reason why it is not checked"),
+        (changed(1, corrected="1 = 2"), OUTPUT, "34", "C1: verified, but corrected"),
+        (changed(3, corrected=None), OUTPUT, "34", "C3: corrected, but no corrected statement"),
+        (changed(5, reason=None), OUTPUT, "34", "C5: no evidence, and no reason why"),
+        (changed(2, depends_on=["C8"]), OUTPUT, "34", "C2: depends on C8, which has no entry"),
+        (changed(1, depends_on=["C3"]), OUTPUT, "34", "depends_on goes in a circle: "),
+        ([*ENTRIES, ENTRIES[4]], OUTPUT, "34", "C5 is there twice"),
+        (ENTRIES[:4], OUTPUT + "C7 holds: a: b\n", "34", "C7: evidence in 01_a, but no entry"),
+        (ENTRIES, OUTPUT.replace("C1 caught", "C2 caught"), "34", "C1: no wrong variant was caught"),
+        (ENTRIES, OUTPUT, "4", "C3: corrected, but ERRATA.md has no section on it"),
+        (ENTRIES, OUTPUT, "134", "C1: a section of ERRATA.md, but no counterexample is on record"),
+    ],
+)  # fmt: skip
+def test_every_disagreement_is_named(tmp_path, entries, output, errata, problem):
+    root = make(tmp_path, entries, output, [f"C{digit}" for digit in errata])
+    found = problems(load_registry(root), root)
+    assert len([line for line in found if line.startswith(problem)]) == 1, found
+
+
+def test_results_of_the_project_have_no_label(tmp_path):
+    ours = {"id": "R1", "statement": "fast", "kind": "rate", "notebook": "01_a#the-check"}
+    output = OUTPUT + "R1 holds: a: b\nR1 caught: c: d\n"
+    root = make(tmp_path, [*ENTRIES, ours], output)
+    assert problems(load_registry(root), root) == []
+    root = make(tmp_path, [*ENTRIES, ours | {"label": "lem:a"}], output)
+    assert problems(load_registry(root), root) == ["R1: a result of this project has no label of the paper"]
+
+
+def test_page_and_graph_are_checked_against_the_evidence(tmp_path):
+    registry = load_registry(make(tmp_path))
+    with pytest.raises(FailureError, match=r"book/claims\.md, book/claims_graph\.svg: not what"):
+        claims_page.check(registry, tmp_path)
+    page, graph = claims_page.write(registry, tmp_path)
+    claims_page.check(registry, tmp_path)
+    assert "5 entries: 2 verified, 1 corrected, 1 refuted, 1 not checked." in page.read_text()
+    assert r"| a <= b\_c |" in page.read_text().replace(r"\<", "<")
+    assert graph.read_text().count('<a href="#c') == 5
+    other = load_registry(make(tmp_path, output=OUTPUT.replace("largest found 43 %", "largest found 44 %")))
+    with pytest.raises(FailureError, match=r"book/claims\.md, book/claims_graph\.svg: not what"):
+        claims_page.check(other, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("claims: [", "not valid YAML"),
+        ("labels: {}\nclaims: [{id: X1, statement: a, kind: identity}]", r"claims\.0\.id"),
+        (
+            "labels: {}\nclaims: [{id: C1, statement: a, kind: identity, status: verified}]",
+            r"claims\.0\.status",
+        ),
+        ("labels: {}\nclaims: [{id: C1, statement: a, kind: guess}]", r"claims\.0\.kind"),
+    ],
+)
+def test_a_file_that_is_no_registry_is_refused(tmp_path, text, message):
+    (tmp_path / "claims.yml").write_text(text)
+    with pytest.raises(UsageError, match=message):
+        load_registry(tmp_path)
+
+
+def test_unknown_filters_name_what_there_is(tmp_path):
+    registry = load_registry(make(tmp_path))
+    for name, value in {"status": "proved", "label": "lem:c", "notebook": "07"}.items():
+        with pytest.raises(UsageError, match=value):
+            registry.select(**{name: value})
+
+
+def test_headings_have_the_anchors_of_code_hosting_pages():
+    assert slug("How large can the slope be?") == "how-large-can-the-slope-be"
+    assert slug("The matrix A(x)") == "the-matrix-ax"
+    assert headings("# One\n```python\n# two\n```\n### Three_3  \n") == {"one", "three_3"}
+
+
+def test_command(capsys):
+    for arguments in (["claims", "--label", "lem:fd-det-origin"], ["claims", "--status", "corrected"]):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(arguments)
+        assert not ended.value.code
+        assert "entries" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        cli.main(["claims", "--json", "--notebook", "01"])
+    rows = json.loads(capsys.readouterr().out)
+    assert {"C1", "C2", "C3", "C4"} <= {row["id"] for row in rows}
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["claims", "--status", "proved"])
+    assert ended.value.code == 2
+
+
+def test_the_registry_of_this_project_is_in_order():
+    registry = load_registry(ROOT)
+    assert problems(registry, ROOT) == []
+    claims_page.check(registry, ROOT)
+    numbers = {int(claim.id[1:].rstrip(ascii_lowercase)) for claim in registry.claims if claim.id[0] == "C"}
+    assert numbers == set(range(1, 35))

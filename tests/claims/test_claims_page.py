@@ -1,0 +1,155 @@
+"""The page of the claims in the book: its graph can be clicked, and every link leads somewhere."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from compendium.book.claim_links import link_headings, linked
+from compendium.claims import page as claims_page
+from compendium.claims.graph import BOX, LOOKS, graph
+from compendium.claims.registry import STATUSES, errata, headings, load_registry
+from compendium.system.paths import FailureError
+
+ROOT = Path(__file__).resolve().parents[2]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def registry():
+    return load_registry(ROOT)
+
+
+@pytest.fixture(scope="module")
+def page(registry) -> str:
+    return claims_page.page(registry, ROOT)
+
+
+@pytest.fixture(scope="module")
+def drawing(registry) -> ET.Element:
+    return ET.fromstring(graph(registry))
+
+
+def section(page: str, name: str) -> str:
+    return page.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+
+
+def test_the_statuses_of_the_script_and_of_the_styles_are_those_of_the_registry():
+    script = (ROOT / "book/_static/claims.js").read_text(encoding="utf-8")
+    styles = (ROOT / "book/_static/site.css").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"STATUSES = \[(.*?)\]", script)
+    assert tuple(re.findall(r'"(.*?)"', listed)) == STATUSES == tuple(LOOKS)
+    for status in STATUSES:
+        assert f'[data-status="{status}"]' in styles
+
+
+def test_the_script_finds_the_table_by_its_columns(page):
+    script = (ROOT / "book/_static/claims.js").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"COLUMNS = \[(.*?)\]", script)
+    columns = re.findall(r'"(.*?)"', listed)
+    assert f"| {' | '.join(columns)} |" in page
+
+
+def test_no_style_or_script_asks_for_anything():
+    for file in (ROOT / "book/_static").glob("*.*"):
+        assert not re.search(
+            r"https?://(?!www\.w3\.org/)|@import|fetch\(|XMLHttpRequest", file.read_text(encoding="utf-8")
+        )
+
+
+def test_each_box_leads_to_its_claim_and_says_what_it_states(registry, page, drawing):
+    boxes = drawing.findall(f"{SVG}a")
+    assert [box.get("data-claim") for box in boxes] == [claim.id for claim in registry.claims]
+    anchors = headings(page)
+    for box, claim in zip(boxes, registry.claims, strict=True):
+        assert box.get("href", "").lstrip("#") in anchors
+        assert box.get("data-status") == registry.status(claim)
+        title = box.find(f"{SVG}title")
+        assert title is not None
+        assert title.text.startswith(f"{claim.id}, {registry.status(claim)}")
+        assert claim.statement in title.text
+        assert (claim.corrected or "") in title.text
+
+
+def test_each_arrow_is_a_use_and_points_to_the_right(registry, drawing):
+    arrows = drawing.findall(f"{SVG}g[@class='arrows']/{SVG}path")
+    assert {(a.get("data-from"), a.get("data-to")) for a in arrows} == set(registry.graph().edges)
+    for arrow in arrows:
+        x, *_, to_x, _ = map(float, re.findall(r"[\d.]+", arrow.get("d")))
+        assert to_x > x
+
+
+def test_boxes_do_not_overlap_and_lie_in_the_picture(drawing):
+    places = [
+        (float(frame.get("x")), float(frame.get("y")))
+        for box in drawing.findall(f"{SVG}a")
+        for frame in box.findall(f"{SVG}rect")
+    ]
+    width, height = float(drawing.get("width")), float(drawing.get("height"))
+    assert all(0 <= x <= width - BOX[0] and 0 <= y <= height - BOX[1] for x, y in places)
+    for place, (x, y) in enumerate(places):
+        for other_x, other_y in places[:place]:
+            assert abs(x - other_x) >= BOX[0] or abs(y - other_y) >= BOX[1]
+
+
+def test_statuses_differ_without_colour():
+    assert len({look.mark for look in LOOKS.values()}) == len({look.dashes for look in LOOKS.values()}) == 4
+
+
+def test_sections_say_what_a_claim_uses_and_what_uses_it(registry, page):
+    for claim in registry.claims:
+        text = section(page, claim.id)
+        users = [other.id for other in registry.claims if claim.id in other.depends_on]
+        for name, ids in (("Uses", claim.depends_on), ("Used by", users)):
+            (line,) = re.findall(rf"^- {name}: (.*)$", text, re.MULTILINE) or [""]
+            assert re.findall(r"\[(\w+)\]\(#(\w+)\)", line) == [(i, i.lower()) for i in ids]
+
+
+def test_links_of_the_page_lead_to_sections(page):
+    targets = re.findall(r"\]\(\.\./([\w/.]+\.md)#([^)]+)\)", page)
+    assert len(targets) > 200
+    anchors = {name: headings((ROOT / name).read_text(encoding="utf-8")) for name in {n for n, _ in targets}}
+    for name, anchor in targets:
+        assert anchor in anchors[name], f"{name}#{anchor}"
+
+
+def test_corrected_claims_lead_to_their_erratum(registry, page):
+    titles = errata(ROOT)
+    assert len(titles) > 30
+    for claim in registry.claims:
+        assert ("- Erratum: [" in section(page, claim.id)) == (claim.id in titles)
+
+
+def test_the_picture_becomes_the_graph_itself(page):
+    shown = claims_page.with_graph(page, "<svg>\n</svg>\n")
+    assert "![" not in shown
+    assert '```{raw} html\n<figure class="claims-graph">\n<svg>\n</svg>\n</figure>\n```' in shown
+    with pytest.raises(FailureError, match="one picture of the graph, found 0"):
+        claims_page.with_graph(shown, "<svg/>")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("*Claims:* C5 (a), C20a to C20b.", "*Claims:* [C5](p#c5) (a), [C20a](p#c20a) to [C20b](p#c20b)."),
+        ("(R24, C6).", "([R24](p#r24), [C6](p#c6))."),
+        ("C99 and C5x, C5-like, a/C5", "C99 and C5x, C5-like, a/C5"),
+        ("# On C5\n\n## C6 (C5)\nC5", "# On C5\n\n## C6 (C5)\n[C5](p#c5)"),
+        ("$C5$ and `C5` and [C5](x) C5", "$C5$ and `C5` and [C5](x) [C5](p#c5)"),
+        ("```\nC5\n```\nC5\n````\n```\nC5\n````\n", "```\nC5\n```\n[C5](p#c5)\n````\n```\nC5\n````\n"),
+        ("$$\nC5\n$$\nC5", "$$\nC5\n$$\n[C5](p#c5)"),
+        (":::{prf:lemma} C5\n:label: C6\nC5\n:::", ":::{prf:lemma} C5\n:label: C6\n[C5](p#c5)\n:::"),
+        ("{prf:ref}`C5` C6", "{prf:ref}`C5` [C6](p#c6)"),
+    ],
+)  # fmt: skip
+def test_mentions_in_prose_become_links(text, expected):
+    assert linked(text, {"C5", "C6", "C20a", "C20b", "R24"}, "p") == expected
+
+
+def test_headings_that_name_claims_get_a_line_of_links():
+    wrong, rest = "### Wrong (C5, C6, C99, lem:a)\n", "\nText\n\n### Right (lem:b)\n"
+    links = "\n*In the registry:* [C5](p#c5), [C6](p#c6).\n"
+    assert link_headings(wrong + rest, {"C5", "C6"}, "p") == wrong + links + rest

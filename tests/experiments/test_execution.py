@@ -1,0 +1,569 @@
+"""How trials are obtained: the same results by every road, and after every accident."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pandas as pd
+import pytest
+from batch_project import ROOT, command, make_real_project, numbers_of
+
+from compendium.experiments import execution, journal, progress, trials
+from compendium.experiments.execution import Orders, TrialsFailedError, obtain, parse_shard
+from compendium.experiments.problems import Synthetic
+from compendium.experiments.study import Results, Setting, Study, combine, final_states, save
+from compendium.runs import run as runs
+from compendium.system import provenance
+
+SETTING = Setting(
+    name="one", problem=Synthetic(dimension=4, rewards=(1.0,), parameter_norm=2.0), sketch_size=2,
+    regularization=0.5, step_size=1.0, norm_bound=2.0, radius={"kind": "constant", "beta": 0.1},
+    policies=("eofd", "random"),
+)  # fmt: skip
+STUDY = Study(experiment="tests", settings=[SETTING], n_rounds=25, n_trials=5, seed=2)
+SLOW_FIXTURES = ("whole", "workers")  # batches with a kernel each, and a cluster
+LATEST = 120  # seconds after which something that never comes is given up
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    """No batch, whoever runs the tests."""
+    for name in ("MLOGB_JOBS", "MLOGB_RUN_DIR", "MLOGB_PROGRESS", "MLOGB_SHARD", "MLOGB_CLUSTER"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def watched(tmp_path, monkeypatch):
+    """What a batch that watches is told."""
+    folder = tmp_path / "watched"
+    folder.mkdir()
+    monkeypatch.setenv(progress.VARIABLE, str(folder))
+    return lambda: "\n".join(path.read_text() for path in sorted(folder.glob("said-*")))
+
+
+def tables(frames, folder):
+    """The bytes of what is handed over, but for the times."""
+    specs = STUDY.specs()
+    folder.mkdir()
+    save(folder, Results.of(STUDY, combine(specs, frames), final_states(specs, frames)))
+    names = ("results.parquet", "final.parquet", "study.json")
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+@pytest.fixture(scope="module")
+def serial(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("serial")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLOGB_PROGRESS", raising=False)
+        return tables(obtain("tests", STUDY.specs(), folder / "trials", Orders()), folder / "out")
+
+
+def stored(folder):
+    return {path.stem for path in folder.glob("*.parquet")}
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + LATEST
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.01)
+    return found
+
+
+# The orders
+
+
+def test_orders_go_through_the_environment(monkeypatch):
+    for orders in (
+        Orders(),
+        Orders(jobs=3, shard=(2, 8), plan_only=True),
+        Orders(cluster="tcp://scheduler:8786"),
+    ):
+        for name, value in orders.as_variables().items():
+            monkeypatch.setenv(name, value)
+        assert Orders.from_environment() == orders
+
+
+@pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/0", "-1/2", "1/2/3", "a/b", "1.0/2", "1/ 2"])
+def test_no_shard(text):
+    with pytest.raises(ValueError, match="shard must be i/n"):
+        parse_shard(text)
+
+
+@pytest.mark.parametrize("jobs", ["0", "-1", "two", "1.5"])
+def test_no_number_of_jobs(monkeypatch, jobs):
+    monkeypatch.setenv("MLOGB_JOBS", jobs)
+    with pytest.raises(ValueError, match="MLOGB_JOBS must be a whole number"):
+        Orders.from_environment()
+
+
+def test_a_plan_computes_nothing(tmp_path, watched):
+    with pytest.raises(progress.Stopped, match="the plan only"):
+        obtain("tests", STUDY.specs(), tmp_path / "trials", Orders(plan_only=True))
+    assert not (tmp_path / "trials").exists()
+    assert watched().startswith("tests: 5 trials, 0 stored\n  5 to compute")
+
+
+# Shards
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_shards_share_the_work_out_and_give_the_same(serial, tmp_path, monkeypatch, count):
+    """Every trial is computed once, by one of them; the last one has the results."""
+    computed, compute = [], trials.TrialSpec.compute
+
+    def note(spec, *arguments):
+        computed.append(spec.key)
+        return compute(spec, *arguments)
+
+    monkeypatch.setattr(trials.TrialSpec, "compute", note)
+    specs, frames = STUDY.specs(), None
+    for number in range(1, count + 1):
+        orders = Orders(shard=(number, count))
+        if len(computed) < len(specs) - len(specs[number - 1 :: count]):
+            with pytest.raises(progress.Stopped, match=f"shard {number}/{count} is done"):
+                obtain("tests", specs, tmp_path / "trials", orders)
+        else:
+            frames = obtain("tests", specs, tmp_path / "trials", orders)
+    assert sorted(computed) == sorted(spec.key for spec in specs)
+    assert tables(frames, tmp_path / "out") == serial
+
+
+def test_the_plan_of_a_shard_is_its_own_part(tmp_path, watched):
+    with pytest.raises(progress.Stopped):
+        obtain("tests", STUDY.specs(), tmp_path / "trials", Orders(shard=(2, 2)))
+    assert "5 trials, 0 stored\n  2 to compute" in watched()
+    assert progress.read(tmp_path / "watched") == (50, 50, 2, 2)
+
+
+# Accidents: bad files, full disks, killed workers
+
+_OBTAIN = execution._obtain
+
+
+def test_a_bad_file_is_computed_again_and_the_batch_is_told(serial, tmp_path, watched, capfd):
+    """In the notebook the message would differ from run to run, so it does not go there."""
+    specs, folder = STUDY.specs(), tmp_path / "trials"
+    obtain("tests", specs, folder, Orders())
+    paths = [folder / f"{spec.key}.parquet" for spec in specs]
+    whole = paths[0].read_bytes()
+    paths[0].write_bytes(whole[: len(whole) // 2])
+    paths[1].write_bytes(b"")
+    paths[2].write_bytes(whole)  # of another trial
+    paths[3].unlink()  # and one that has to be planned by the time of the others
+    capfd.readouterr()
+    assert tables(obtain("tests", specs, folder, Orders()), tmp_path / "out") == serial
+    assert capfd.readouterr() == ("", "")
+    for path in paths[:3]:
+        assert f"stored trial {path.name} " in watched()
+        assert trials.pq.read_table(path).num_rows == 50
+    assert not logging.getLogger(trials.__name__).handlers
+
+
+def test_without_a_batch_a_bad_file_is_logged(tmp_path, caplog):
+    folder, specs = tmp_path / "trials", STUDY.specs()[:1]
+    obtain("tests", specs, folder, Orders())
+    (folder / f"{specs[0].key}.parquet").write_bytes(b"PAR1")
+    obtain("tests", specs, folder, Orders())
+    assert "cannot be read" in caplog.text
+
+
+def full_for_one(spec, folder, variables):
+    """In place of `_obtain`: the disk is full when the second trial is half written."""
+    if spec.trial == 1:
+
+        def write_half(table, where, **_):
+            where.write_bytes(b"PAR1 half a table")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        write, trials.pq.write_table = trials.pq.write_table, write_half
+        try:
+            return _OBTAIN(spec, folder, variables)
+        finally:
+            trials.pq.write_table = write
+    return _OBTAIN(spec, folder, variables)
+
+
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_full_disk(serial, tmp_path, monkeypatch, jobs):
+    specs, folder = STUDY.specs(), tmp_path / "trials"
+    with monkeypatch.context() as patch:
+        patch.setattr(execution, "_obtain", full_for_one)
+        message = "1 of 5 trials failed; .*\n  one, trial 1: OSError: No space left on device$"
+        with pytest.raises(TrialsFailedError, match=message):
+            obtain("tests", specs, folder, Orders(jobs=jobs))
+    assert stored(folder) == {spec.key for spec in specs if spec.trial != 1}  # the rest went on
+    assert not [path for path in folder.iterdir() if path.suffix != ".parquet"]
+    assert tables(obtain("tests", specs, folder, Orders(jobs=jobs)), tmp_path / "out") == serial
+
+
+def test_a_disk_that_is_really_full(serial, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=20k", "none", str(disk)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    try:
+        with pytest.raises(TrialsFailedError, match="OSError: No space left on device"):
+            obtain("tests", STUDY.specs(), disk / "trials", Orders())
+        kept = stored(disk / "trials")
+        assert 1 <= len(kept) < 5
+        assert all(
+            trials.load(spec, disk / "trials") is not None for spec in STUDY.specs() if spec.key in kept
+        )
+        subprocess.run(["mount", "-o", "remount,size=1m", str(disk)], check=True)
+        assert tables(obtain("tests", STUDY.specs(), disk / "trials", Orders()), tmp_path / "out") == serial
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def dies(spec, folder, variables):
+    """In place of `_obtain`: the worker of one trial is killed, as by a system without memory."""
+    if spec.trial == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return _OBTAIN(spec, folder, variables)
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_takes_no_other_trial_with_it(serial, tmp_path, monkeypatch, watched):
+    specs, folder = STUDY.specs(), tmp_path / "trials"
+    with monkeypatch.context() as patch:
+        patch.setattr(execution, "_obtain", dies)
+        with pytest.raises(
+            TrialsFailedError, match=r"1 of 5 .*\n  one, trial 1: a worker process was killed"
+        ):
+            obtain("tests", specs, folder, Orders(jobs=2))
+    assert stored(folder) == {spec.key for spec in specs if spec.trial != 1}
+    assert "computed one at a time" in watched()
+    assert tables(obtain("tests", specs, folder, Orders(jobs=2)), tmp_path / "out") == serial
+
+
+class UnpicklableError(Exception):
+    def __init__(self, first, second):
+        super().__init__(f"{first}\n{second}")  # it cannot be made again from one argument
+        self.file = open(os.devnull)  # noqa: PTH123, SIM115 - nor sent at all
+
+
+def raises(spec, folder, variables):
+    if spec.trial in (0, 3):
+        raise UnpicklableError("two", "lines")
+    return _OBTAIN(spec, folder, variables)
+
+
+@pytest.mark.slow
+def test_an_error_that_cannot_be_sent_is_told_in_one_line(tmp_path, monkeypatch):
+    with pytest.raises(TypeError):
+        pickle.dumps(UnpicklableError("a", "b"))
+    monkeypatch.setattr(execution, "_obtain", raises)
+    with pytest.raises(TrialsFailedError) as caught:
+        obtain("tests", STUDY.specs(), tmp_path / "trials", Orders(jobs=2))
+    assert str(caught.value).splitlines() == [
+        "2 of 5 trials failed; the others are stored:",
+        "  one, trial 0: UnpicklableError: two lines",
+        "  one, trial 3: UnpicklableError: two lines",
+    ]
+    assert len(stored(tmp_path / "trials")) == 3
+
+
+def test_many_failures_are_not_all_listed(tmp_path, monkeypatch):
+    many = STUDY.model_copy(update={"n_trials": 8})
+    monkeypatch.setattr(trials.TrialSpec, "compute", lambda *_: 1 / 0)
+    with pytest.raises(TrialsFailedError) as caught:
+        obtain("tests", many.specs(), tmp_path / "trials", Orders())
+    lines = str(caught.value).splitlines()
+    assert (len(lines), lines[-1]) == (7, "  and 3 more")
+
+
+# A cluster: a scheduler and workers, each a process of its own, that speak over TCP
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+@contextmanager
+def cluster(folder, workers=2, **environment):
+    """The address of a scheduler with workers; what they share with this process is the sources alone."""
+    address = f"tcp://127.0.0.1:{free_port()}"
+    python = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    scheduler = [
+        sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", address, "--no-dashboard",
+    ]  # fmt: skip
+    worker = [
+        sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-dashboard", "--nthreads", "2",
+        "--no-nanny", "--death-timeout", "60", "--local-directory", str(folder),
+    ]  # fmt: skip
+    options = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder, "env": python}
+    processes = [subprocess.Popen(arguments, **options) for arguments in [scheduler, *[worker] * workers]]
+    try:
+        yield address, processes
+    finally:
+        for process in reversed(processes):
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory):
+    with cluster(tmp_path_factory.mktemp("workers")) as (address, _):
+        yield address
+
+
+def nothing_here(*_):
+    raise AssertionError("computed by this process")
+
+
+def test_a_cluster_gives_the_same(serial, workers, tmp_path, monkeypatch, watched):
+    monkeypatch.setattr(trials.TrialSpec, "compute", nothing_here)
+    frames = obtain("tests", STUDY.specs(), tmp_path / "trials", Orders(cluster=workers))
+    assert tables(frames, tmp_path / "out") == serial
+    assert progress.read(tmp_path / "watched") == (125, 125, 5, 5)
+    assert "divided by the workers of the cluster" in watched()
+
+
+def test_a_cluster_goes_on_where_others_stopped(serial, workers, tmp_path):
+    with pytest.raises(progress.Stopped):
+        obtain("tests", STUDY.specs(), tmp_path / "trials", Orders(shard=(1, 2)))
+    before = {path: path.read_bytes() for path in (tmp_path / "trials").iterdir()}
+    frames = obtain("tests", STUDY.specs(), tmp_path / "trials", Orders(cluster=workers))
+    assert tables(frames, tmp_path / "out") == serial
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_worker_of_another_version_is_not_believed(workers, tmp_path, monkeypatch):
+    monkeypatch.setattr(trials, "library_digest", lambda: "another")
+    with pytest.raises(
+        TrialsFailedError, match=r"5 of 5 .*\n.*another version of the library, or other data"
+    ):
+        obtain("tests", STUDY.specs(), tmp_path / "trials", Orders(cluster=workers))
+    assert stored(tmp_path / "trials") == set()
+
+
+def test_a_full_disk_beside_a_cluster(workers, tmp_path, monkeypatch):
+    store = trials.store
+
+    def full(spec, frame, folder):
+        if spec.trial == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return store(spec, frame, folder)
+
+    monkeypatch.setattr(trials, "store", full)
+    with pytest.raises(TrialsFailedError, match=r"1 of 5 .*\n  one, trial 1: OSError: No space left"):
+        obtain("tests", STUDY.specs(), tmp_path / "trials", Orders(cluster=workers))
+    assert len(stored(tmp_path / "trials")) == 4
+
+
+def test_nobody_answers(tmp_path, monkeypatch):
+    monkeypatch.setattr(execution, "_CONNECT", 0.5)
+    for address in (f"tcp://127.0.0.1:{free_port()}", "no address at all"):
+        with pytest.raises(TrialsFailedError, match="no Dask scheduler answers at"):
+            obtain("tests", STUDY.specs(), tmp_path / "trials", Orders(cluster=address))
+
+
+LONG = STUDY.model_copy(update={"n_rounds": 3000, "n_trials": 8})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("victims", "message"),
+    [(slice(1, None), "the cluster lost its workers"), (slice(1), "the Dask scheduler is gone")],
+)
+def test_a_cluster_that_dies_while_it_computes(tmp_path, monkeypatch, victims, message):
+    """What had arrived stays, and it is said what happened; a cluster without workers says so as well."""
+    store = trials.store
+    with cluster(tmp_path, workers=1) as (address, processes):
+
+        def store_and_kill(spec, frame, folder):
+            path = store(spec, frame, folder)
+            for process in processes[victims]:
+                process.kill()
+            return path
+
+        monkeypatch.setattr(trials, "store", store_and_kill)
+        monkeypatch.setattr(execution, "_PATIENCE", LATEST)
+
+        def wait_less(*arguments):
+            monkeypatch.setattr(execution, "_PATIENCE", 1.0)
+            return _WHILE(*arguments)
+
+        monkeypatch.setattr(execution, "_while_there_are_workers", wait_less)
+        with pytest.raises(TrialsFailedError, match=message):
+            obtain("tests", LONG.specs(), tmp_path / "trials", Orders(cluster=address))
+        assert 1 <= len(stored(tmp_path / "trials")) < 8
+        if victims.start:
+            monkeypatch.setattr(execution, "_PATIENCE", 0.2)
+            with pytest.raises(TrialsFailedError, match="has no workers"):
+                obtain("tests", LONG.specs(), tmp_path / "trials", Orders(cluster=address))
+
+
+_WHILE = execution._while_there_are_workers
+
+
+# Whole batches, with a notebook, its kernel and the command line
+
+SLOW = """
+import time
+from compendium.experiments import trials
+store = trials.store
+def store_slowly(*arguments):
+    time.sleep(0.2)
+    store(*arguments)
+    time.sleep(0.2)
+trials.store = store_slowly
+"""
+
+
+def use(root):
+    """Everything that is asked is about the project in this folder; subprocesses hear it as well."""
+    os.environ["MLOGB_ROOT"] = str(root)
+
+
+@pytest.fixture(autouse=True)
+def own_root(monkeypatch):
+    monkeypatch.setenv("MLOGB_ROOT", os.environ.get("MLOGB_ROOT", ""))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An uninterrupted batch; it finds no stored trial."""
+    root = tmp_path_factory.mktemp("whole")
+    make_real_project(root, SLOW)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLOGB_ROOT", str(root))
+        return runs.execute("tiny", "paper")
+
+
+@pytest.fixture
+def project(tmp_path, whole):
+    root = tmp_path / "project"
+    root.mkdir()
+    make_real_project(root, SLOW)
+    use(root)
+    return root
+
+
+def assert_complete(project, whole):
+    """One run, which says what the uninterrupted one says, and nothing beside it."""
+    [run] = runs.find_runs()
+    assert run.path.name == whole.path.name
+    assert runs.problems(run.path) == []
+    assert numbers_of(run.path) == numbers_of(whole.path)
+    assert run.record["figures"] == whole.record["figures"]
+    assert [path.name for path in run.path.parent.iterdir()] == [run.path.name]
+    assert journal.states() == []
+
+
+def test_killed_at_several_moments_and_started_again(project, whole):
+    """SIGKILL to the batch alone: its kernel is an orphan when the next batch starts."""
+    folder = project / "papermill_runs"
+    moments = [
+        lambda: list(folder.glob(".batches/*.json")),
+        lambda: len(list(folder.glob(".trials/*.parquet"))) >= 2,
+        lambda: len(list(folder.glob(".trials/*.parquet"))) == 8 or list(folder.glob("tiny/*/figures")),
+    ]
+    for moment in moments:
+        batch = subprocess.Popen(
+            command("run", "tiny", "--profile", "paper"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        wait_until(moment)
+        assert batch.poll() is None, batch.stderr.read()
+        batch.kill()
+        batch.wait()
+        batch.stderr.close()
+        assert runs.find_runs() == []
+        [state] = journal.states()
+        assert (state.experiment, state.profile, state.running) == ("tiny", "paper", False)
+        assert state.done <= 8
+    before = {path: path.read_bytes() for path in folder.glob(".trials/*.parquet")}
+    assert len(before) >= 2
+    runs.execute("tiny", "paper")
+    assert_complete(project, whole)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_two_batches_at_once(project, whole):
+    arguments = command("run", "tiny", "--profile", "paper", "--jobs", "2")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    other = subprocess.Popen(arguments, **pipes)
+    wait_until(lambda: list(project.glob("papermill_runs/.batches/*.json")))
+    runs.execute("tiny", "paper")
+    out, err = other.communicate(timeout=LATEST)
+    assert (other.returncode, "paper-" in out) == (0, True), err
+    assert_complete(project, whole)
+    for name, digest in runs.find_runs()[0].record["figures"].items():
+        assert provenance.sha256(project / "figures" / name) == digest
+
+
+def test_shards_and_then_the_run(project, whole):
+    with pytest.raises(progress.Stopped, match="4 of 8 are left to other shards"):
+        runs.execute("tiny", "paper", orders=Orders(shard=(1, 2)))
+    [state] = journal.states()
+    assert (state.running, state.done, len(state.trials)) == (False, 4, 8)
+    assert runs.find_runs() == []
+    runs.execute("tiny", "paper", orders=Orders(shard=(2, 2)))
+    assert_complete(project, whole)
+    assert runs.execute("tiny", "paper").reused
+
+
+def test_a_batch_on_a_cluster(project, whole, workers):
+    runs.execute("tiny", "paper", orders=Orders(cluster=workers))
+    assert_complete(project, whole)
+
+
+def test_a_plan_leaves_nothing(project, capfd):
+    with pytest.raises(progress.Stopped, match="the plan only"):
+        runs.execute("tiny", "paper", orders=Orders(plan_only=True))
+    assert "tiny: 8 trials, 0 stored\n  8 to compute: at least " in capfd.readouterr().err
+    left = [path.name for path in project.rglob("papermill_runs/**/*") if path.is_file()]
+    assert left == [".lock"]
+    assert journal.states() == []
+
+
+@pytest.mark.slow
+def test_a_kernel_that_dies_keeps_its_trials(project, whole):
+    text = project / "notebooks" / "tiny.md"
+    text.write_text(text.read_text().replace("publish(results,", "import os; os._exit(1)\npublish(results,"))
+    with pytest.raises(runs.FailureError, match="Kernel died in the cell: import os"):
+        runs.execute("tiny", "paper")
+    assert runs.find_runs() == []
+    [state] = journal.states()
+    assert (state.running, state.done) == (False, 8)
+    assert {path.name for path in (project / "papermill_runs/.trials").iterdir()} == {
+        f"{key}.parquet" for one in whole.record["study"]["studies"] for key in one["trials"]
+    }
+
+
+def test_the_numbers_that_are_compared_can_differ(whole, tmp_path):
+    """The comparison of runs sees a changed digit of each file."""
+    for name in numbers_of(whole.path):
+        copy = tmp_path / name
+        copy.mkdir()
+        for other in numbers_of(whole.path):
+            (copy / other).write_bytes((whole.path / other).read_bytes())
+        content = copy / name
+        if name.endswith(".parquet"):
+            table = pd.read_parquet(content)
+            column = "regret" if name == "results.parquet" else "parameter_norm"
+            table.loc[0, column] += 1e-12
+            table.to_parquet(content)
+        else:
+            content.write_text(json.dumps(json.loads(content.read_text()) | {"more": 1}))
+        changed = {key for key, value in numbers_of(copy).items() if value != numbers_of(whole.path)[key]}
+        assert changed == {name}

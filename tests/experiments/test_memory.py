@@ -1,0 +1,49 @@
+"""The memory that a policy holds, beside the paper's count and the allocator's view."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from compendium.experiments.memory import held_bytes
+from compendium.experiments.problems import Synthetic
+from compendium.experiments.trials import Setting
+
+
+def setting(dimension, sketch_size, rewards=(1.0,)):
+    return Setting(
+        name="a", problem=Synthetic(dimension=dimension, rewards=rewards, parameter_norm=1.0),
+        sketch_size=sketch_size, regularization=1.0, step_size=1.0, norm_bound=1.0,
+        radius={"kind": "ridge", "scale": 0.1},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("K", "d", "m"), [(1, 200, 1), (1, 200, 50), (4, 100, 40), (1, 60, 60), (2, 20, 45)])
+def test_the_sketch_holds_the_papers_count_and_two_small_matrices(K, d, m):
+    kept = min(m, K * d)
+    rows = min(kept + K, K * d)
+    held = held_bytes(setting(d, m, rewards=(1.0,) * K))
+    assert 8 * (K * d * rows + kept**2) <= held <= 8 * (K * d * rows + 3 * (kept + K) ** 2)
+
+
+def test_the_full_matrix_is_held_once():
+    assert 8 * 150**2 <= held_bytes(setting(150, 5), "oful") <= 1.05 * 8 * 150**2 + 8 * 150 * 10
+
+
+@pytest.mark.parametrize("policy", ["eofd", "oful"])
+def test_the_allocator_agrees(policy):
+    one = setting(400, 100)
+    held_bytes(one, policy)
+    tracemalloc.start()
+    try:
+        held = held_bytes(one, policy)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert held <= peak
+
+
+def test_other_policies_are_refused():
+    with pytest.raises(ValueError, match="policy must be 'eofd' or 'oful', got 'random'"):
+        held_bytes(setting(10, 2), "random")

@@ -1,0 +1,104 @@
+"""The page of figures: each with its run, and each run with its record."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from compendium.claims.registry import headings
+from compendium.report import figures_page
+from compendium.runs import run as runs
+from compendium.system.paths import FailureError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return figures_page.page(ROOT)
+
+
+def test_every_committed_figure_is_there_with_its_sidecar(page):
+    sidecars = {file.stem: json.loads(file.read_text()) for file in (ROOT / "figures").glob("*.json")}
+    assert set(sidecars) <= set(figures_page.SHOWN)
+    for name, sidecar in sidecars.items():
+        section = page.partition(f"\n### {name}\n")[2].partition("\n##")[0]
+        assert f"![{figures_page.SHOWN[name]}](../figures/{name}.png)" in section
+        assert f"`{sidecar['results_sha256']}`" in section
+        for digest in sidecar["sha256"].values():
+            assert f"`{digest}`" in section
+        source = page.partition(f"\n### {name}\n")[0].rpartition("\n## ")[2]
+        assert f"[{sidecar['run']}]" in source
+        assert f"commit `{sidecar['git_commit']}`" in source
+
+
+def test_every_committed_run_has_a_section_with_its_record(page):
+    for run in runs.find_runs(profile="paper"):
+        assert figures_page.anchor(run) in headings(page)
+        section = page.partition(f"\n## {run.record['experiment']}, {run.path.name}\n")[2].partition("\n## ")[
+            0
+        ]
+        assert f"| code | commit `{run.record['git_commit']}`, clean work tree" in section
+        assert f"numpy {run.record['environment']['numpy']}" in section
+        for name, value in run.record["parameters"].items():
+            assert f"`{name} = {value}`" in section
+
+
+def test_links_lead_to_files_and_sections(page):
+    for target, anchor in re.findall(r"\]\(\.\./([^)#]+)(?:#([^)]*))?\)", page):
+        assert (ROOT / target).exists(), target
+        if anchor:
+            assert anchor in headings((ROOT / target).read_text(encoding="utf-8")), (target, anchor)
+    for anchor in re.findall(r"\]\(#([^)]+)\)", page):
+        assert anchor in headings(page)
+    drawn = re.findall(r"^- Drawn in: \[(.*?)\]", page, re.MULTILINE)
+    assert len(drawn) == len(list((ROOT / "figures").glob("*.json")))
+    assert "the notebook" not in drawn
+
+
+def test_every_figure_that_is_described_is_drawn_somewhere():
+    texts = [*(ROOT / "notebooks/experiments").glob("*.md"), ROOT / "benchmarks/README.md"]
+    for name in figures_page.SHOWN:
+        assert any(figures_page._drawn_in(text.read_text(encoding="utf-8"), name) for text in texts), name
+
+
+def test_every_figure_that_a_notebook_saves_is_described():
+    for text in (ROOT / "notebooks/experiments").glob("*.md"):
+        for written in re.findall(r'figures\.save\(.*"(.+)"\)', text.read_text(encoding="utf-8")):
+            assert any(figures_page._matches(written, name) for name in figures_page.SHOWN), written
+
+
+def test_a_figure_is_found_where_it_is_saved_or_shown():
+    saved = '## First\n```\n## not a heading\nfigures.save(figure, f"grid_{case}")\n```\n'
+    text = f"{saved}## Second\n![x](../figures/b.png)\n"
+    assert figures_page._drawn_in(text, "grid_binary") == "First"
+    assert figures_page._drawn_in(text, "b") == "Second"
+    assert figures_page._drawn_in(text, "grid_") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("unknown", {}, "figures/unknown: .* does not say what it shows"),
+        ("scale", {"run": "papermill_runs/x"}, "figures/scale.json names papermill_runs/x, which is no"),
+    ],
+)
+def test_a_figure_without_description_or_run_is_refused(tmp_path, name, change, message):
+    (tmp_path / "figures").mkdir()
+    shutil.copy(ROOT / "figures" / "scale.json", tmp_path / "figures" / f"{name}.json")
+    file = tmp_path / "figures" / f"{name}.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(FailureError, match=message):
+        figures_page.page(tmp_path)
+
+
+@pytest.mark.parametrize(("text", "message"), [("{", "is not valid JSON"), ("{}", "names None, which is no")])
+def test_a_damaged_sidecar_is_named(tmp_path, text, message):
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "scale.json").write_text(text)
+    with pytest.raises(FailureError, match=rf"figures/scale\.json {message}"):
+        figures_page.page(tmp_path)

@@ -1,0 +1,462 @@
+"""Tables and sentences: they say what the data say, and the README repeats the committed run."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from compendium.experiments.trials import COMPARISON
+from compendium.report import tables as report
+from compendium.report.figures import label
+from compendium.runs import run as runs
+from compendium.system.paths import FailureError, UsageError
+
+N_TRIALS = 5
+MEANS = {"eofd": 40.0, "oful": 50.0, "first-order": 60.0, "greedy": 30.0, "random": 180.0}
+README = "# A project\n\n<!-- results: begin -->\nold\n<!-- results: end -->\n\nThe rest.\n"
+
+
+def make_regret(changes=(), settings=("paper", "tuned"), spread=4.0):
+    """Final regret of a comparison; each policy has its mean exactly, and random play is shared."""
+    means = {(setting, policy): MEANS[policy] for setting in settings for policy in COMPARISON}
+    means |= {("tuned, m = 5", "eofd"): 45.0} | dict(changes)
+    noise = {
+        key: np.random.default_rng([7, n]).standard_normal(N_TRIALS) for n, key in enumerate(sorted(means))
+    }
+    noise |= {(setting, "random"): noise["paper", "random"] for setting in settings}
+    rows = [
+        {"setting": setting, "policy": policy, "trial": trial, "regret": mean + spread * centred}
+        for (setting, policy), mean in means.items()
+        for trial, centred in enumerate(noise[setting, policy] - noise[setting, policy].mean())
+    ]
+    return as_categories(pd.DataFrame(rows))
+
+
+def as_categories(frame):
+    """As the tables of a study have it: categories in the order of appearance."""
+    for name in ("setting", "policy"):
+        frame[name] = pd.Categorical(frame[name], categories=list(dict.fromkeys(frame[name])))
+    return frame
+
+
+def make_timings(factors, settings=("paper", "tuned"), first_round=79):
+    """Times whose medians, trial by trial, have the given ratio to EOFD-MLogB's."""
+    rng = np.random.default_rng(8)
+    base = {(setting, trial): 0.5 + rng.random() for setting in settings for trial in range(N_TRIALS)}
+    rows = []
+    for setting, policy, trial in itertools.product(settings, factors, range(N_TRIALS)):
+        median = factors[policy] * base[setting, trial]
+        select, update = 0.7 * median + 0.1, 0.4 * median + 0.2
+        rows.append(
+            {
+                "setting": setting, "policy": policy, "trial": trial,
+                "select_mean_ms": select, "update_mean_ms": update, "total_mean_ms": select + update,
+                "first_round": first_round, "total_q25_ms": 0.9 * median,
+                "total_median_ms": median, "total_q75_ms": 1.1 * median,
+            }
+        )  # fmt: skip
+    return as_categories(pd.DataFrame(rows))
+
+
+def values(frame, setting, policy, column="regret"):
+    """One column in the order of the trials."""
+    chosen = frame[(frame["setting"] == setting) & (frame["policy"] == policy)]
+    return chosen.sort_values("trial")[column].to_numpy()
+
+
+# Tables
+
+
+def test_regret_table():
+    final = make_regret()
+    table = report.regret_table(final)
+    assert list(table.columns) == ["setting", "policy", "mean", "sd", "trials", "of random play"]
+    assert list(table["setting"]) == ["paper"] * 5 + ["tuned"] * 5 + ["tuned, m = 5"]
+    assert list(table["policy"]) == [label(policy) for policy in COMPARISON] * 2 + [label("eofd")]
+    for row, policy in zip(table.itertuples(), [*COMPARISON, *COMPARISON, "eofd"], strict=True):
+        regret = values(final, row.setting, policy)
+        assert row.mean == pytest.approx(np.mean(regret), abs=0.0501)
+        assert row.sd == pytest.approx(np.std(regret, ddof=1), abs=0.0501)
+        assert row.trials == N_TRIALS
+        assert table["of random play"][row.Index] == pytest.approx(np.mean(regret) / 180.0, abs=5.01e-4)
+
+
+def test_random_play_of_another_problem_does_not_stand_in():
+    final = make_regret()
+    final.loc[(final["setting"] == "tuned") & (final["policy"] == "random"), "regret"] += 20.0
+    table = report.regret_table(final)
+    assert np.isnan(table["of random play"].iloc[-1])  # the setting in which nobody played at random
+    assert table["of random play"].iloc[0] == pytest.approx(40 / 180, abs=5e-4)
+    assert table["of random play"].iloc[5] == pytest.approx(40 / 200, abs=5e-4)
+    nobody = report.regret_table(final[final["policy"] != "random"])
+    assert nobody["of random play"].isna().all()
+
+
+@pytest.mark.parametrize("level", [0.95, 0.5])
+def test_paired_differences(level):
+    final = make_regret()
+    shuffled = final.sample(frac=1.0, random_state=2).sort_values("setting", kind="stable")
+    pairs = [("eofd", "oful"), ("oful", "eofd"), ("greedy", "eofd")]
+    table = report.paired_differences(shuffled, pairs, level)
+    assert list(table["setting"]) == ["paper"] * 3 + ["tuned"] * 3  # the last one has no pair
+    for row, (first, second) in zip(table.itertuples(), pairs * 2, strict=True):
+        assert row.difference == f"{label(first)} − {label(second)}"
+        difference = values(final, row.setting, first) - values(final, row.setting, second)
+        test = stats.ttest_1samp(difference, 0.0)
+        interval = test.confidence_interval(level)
+        expected = difference.mean(), interval.low, interval.high
+        assert (row.mean, row.low, row.high) == pytest.approx(expected, abs=0.0501)
+        assert row.low < row.mean < row.high
+    assert table["mean"][0] == -10.0
+    assert table["mean"][1] == 10.0
+
+
+def test_differences_are_paired():
+    """A spread that both policies share does not widen the interval."""
+    final = make_regret(spread=0.0)
+    final["regret"] += 100.0 * final["trial"] ** 2
+    (row,) = report.paired_differences(final, [("eofd", "oful")])[:1].itertuples()
+    assert (row.mean, row.low, row.high) == (-10.0, -10.0, -10.0)
+
+
+def test_one_trial_has_no_interval():
+    final = make_regret()
+    table = report.paired_differences(final[final["trial"] == 0], [("eofd", "oful")])
+    assert table["low"].isna().all()
+    assert table["mean"].notna().all()
+
+
+def test_curvature_table():
+    rng = np.random.default_rng(12)
+    index = itertools.product(["tuned", "paper"], range(N_TRIALS), ["oful", "eofd"])
+    final = pd.DataFrame(index, columns=["setting", "trial", "policy"])
+    names = ["shrinkage", "largest_eigenvalue", "parameter_norm", "smallest_margin"]
+    final[names] = rng.uniform(1.0, 2.0, (len(final), 4))
+    scales = {"paper": (0.25, 5.0), "tuned": (2.0, 20.0)}
+    table = report.curvature_table(final, scales)
+    assert list(table["setting"]) == ["tuned"] * 2 + ["paper"] * 2
+    assert list(table["policy"]) == [label("oful"), label("eofd")] * 2
+    for row, policy in zip(table.to_dict("records"), ["oful", "eofd"] * 2, strict=True):
+        regularization, norm_bound = scales[row["setting"]]
+        mean = {name: values(final, row["setting"], policy, name).mean() for name in names}
+        got = row["largest eigenvalue / λ"], row["ρ / λ"], row["‖W‖ / S"]
+        expected = (
+            mean["largest_eigenvalue"] / regularization,
+            mean["shrinkage"] / regularization,
+            mean["parameter_norm"] / norm_bound,
+        )
+        assert got == pytest.approx(expected, rel=5.01e-3)
+
+
+def test_time_ratio():
+    timings = make_timings({"eofd": 1.0, "oful": 8.0, "eofd-printed": 0.5})
+    assert report.time_ratio(timings, "paper", "oful", "eofd") == pytest.approx(8.0)
+    assert report.time_ratio(timings, "paper", "eofd", "oful") == pytest.approx(0.125)
+    assert report.time_ratio(timings, "tuned", "eofd-printed", "eofd") == pytest.approx(0.5)
+    noisy = timings.sample(frac=1.0, random_state=3)
+    noisy["total_median_ms"] *= np.random.default_rng(9).uniform(0.5, 2.0, len(noisy))
+    expected = np.median([
+        a / b for a, b in zip(
+            values(noisy, "paper", "oful", "total_median_ms"),
+            values(noisy, "paper", "eofd", "total_median_ms"), strict=True,
+        )
+    ])  # fmt: skip
+    assert report.time_ratio(noisy, "paper", "oful", "eofd") == pytest.approx(expected)
+
+
+def test_time_table():
+    timings = make_timings({"eofd": 1.0, "oful": 8.0})
+    table = report.time_table(timings).set_index(["setting", "policy"])
+    assert len(table) == 4
+    row = table.loc["tuned", label("oful")]
+    total = values(timings, "tuned", "oful", "total_mean_ms")
+    select = values(timings, "tuned", "oful", "select_mean_ms")
+    update = values(timings, "tuned", "oful", "update_mean_ms")
+    expected = 79, select.mean(), update.mean(), total.mean(), total.std(ddof=1), 8.0
+    np.testing.assert_allclose(row.to_numpy(), expected, rtol=5e-3)
+    assert table.loc["tuned", label("eofd")]["ratio of medians to EOFD"] == 1.0
+    alone = report.time_table(timings[timings["trial"] == 0])
+    assert alone["sd (ms)"].isna().all()
+
+
+# Sentences
+
+
+def test_sentences_of_the_comparison():
+    final = make_regret()
+    sentences = report.mnist_findings(final)
+    assert len(sentences) == 7
+    paper, flat, tuned, _, greedy, _, small = sentences
+    difference = stats.ttest_1samp(values(final, "paper", "eofd") - values(final, "paper", "oful"), 0.0)
+    low, high = difference.confidence_interval(0.95)
+    assert paper == (
+        "In the paper's setting EOFD-MLogB misses 40.0 rewards and OFUL-MLogB 50.0 (-20%, paired difference "
+        f"-10.0 with 95% interval [{low:.1f}, {high:.1f}]); random play misses 180. Means over 5 trials."
+    )
+    assert tuned.startswith("In the tuned setting EOFD-MLogB misses 40.0 rewards and OFUL-MLogB 50.0 (-20%")
+    assert flat.startswith(
+        "Without any curvature the same parameters miss 60.0, +20% against OFUL-MLogB, "
+        "paired difference +10.0"
+    )
+    assert greedy.startswith(
+        "Greedy play in the paper's setting misses 30.0, -25% against EOFD-MLogB, paired difference -10.0"
+    )
+    assert small == (
+        "In the tuned setting a sketch of 5 directions misses 45.0, -10% against the full Hessian."
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "policy", "value", "sentence", "text"),
+    [
+        ("paper", "eofd", 75.0, 0, "misses 75.0 rewards and OFUL-MLogB 50.0 (+50%, paired difference +25.0"),
+        ("paper", "oful", 32.0, 0, "misses 40.0 rewards and OFUL-MLogB 32.0 (+25%, paired difference +8.0"),
+        ("paper", "first-order", 25.0, 1, "miss 25.0, -50% against OFUL-MLogB, paired difference -25.0"),
+        ("tuned", "eofd", 60.0, 2, "misses 60.0 rewards and OFUL-MLogB 50.0 (+20%, paired difference +10.0"),
+        ("tuned", "first-order", 75.0, 3, "miss 75.0, +50% against OFUL-MLogB, paired difference +25.0"),
+        ("paper", "greedy", 50.0, 4, "misses 50.0, +25% against EOFD-MLogB, paired difference +10.0"),
+        ("tuned", "greedy", 20.0, 5, "misses 20.0, -50% against EOFD-MLogB, paired difference -20.0"),
+        ("tuned, m = 5", "eofd", 55.0, 6, "misses 55.0, +10% against the full Hessian"),
+        ("tuned", "oful", 36.0, 6, "misses 45.0, +25% against the full Hessian"),
+    ],
+)
+def test_a_sentence_follows_its_numbers(setting, policy, value, sentence, text):
+    before = report.mnist_findings(make_regret())
+    after = report.mnist_findings(make_regret({(setting, policy): value}))
+    assert text in after[sentence]
+    assert text not in before[sentence]
+    untouched = [n for n, (a, b) in enumerate(zip(after, before, strict=True)) if a == b]
+    assert len(untouched) >= 4  # the others say what they said
+
+
+def test_the_best_of_no_curvature_is_told():
+    final = make_regret({("tuned for no curvature", "first-order"): 45.0})
+    sentences = report.mnist_findings(final)
+    (added,) = set(sentences) - set(report.mnist_findings(make_regret()))
+    assert added == (
+        "With parameters of its own, chosen for it on the validation streams, the policy without curvature "
+        "misses 45.0, -10% against OFUL-MLogB in the tuned setting."
+    )
+
+
+def test_random_play_and_trials_are_those_of_the_data():
+    final = make_regret({("paper", "random"): 120.0, ("tuned", "random"): 120.0}, spread=0.0)
+    first = report.mnist_findings(final[final["trial"] < 3])[0]
+    assert "Means over 3 trials." in first
+    assert "random play misses 120." in first
+
+
+def test_sentences_without_an_interval():
+    final = make_regret(spread=0.0)
+    sentences = report.mnist_findings(final[final["trial"] == 0])
+    assert "OFUL-MLogB 50.0 (-20%); random play misses 180. Means over 1 trial." in sentences[0]
+    assert not any("interval" in sentence for sentence in sentences)
+    without = final[final["setting"] != "tuned, m = 5"]
+    assert len(report.mnist_findings(without)) == len(sentences) - 1
+
+
+def test_a_trial_without_a_miss():
+    """A notebook run with few rounds has to come to its end."""
+    final = make_regret({("paper", "oful"): 0.0, ("paper", "eofd"): 0.0}, spread=0.0)
+    sentences = report.mnist_findings(final)
+    assert "misses 0.0 rewards and OFUL-MLogB 0.0 (+0%" in sentences[0]
+    assert "miss 60.0, +∞% against" in sentences[1]
+
+
+def test_sentences_about_time():
+    slow, fast = make_timings({"eofd": 1.0, "oful": 8.0}), make_timings({"eofd": 1.0, "oful": 0.25})
+    assert report.time_findings(slow) == [
+        f"Time of a round as a multiple of one of EOFD-MLogB in the {setting} "
+        "(ratio of medians, sketch full): OFUL-MLogB 8 (EOFD-MLogB saves 88%)."
+        for setting in ("paper's setting", "tuned setting")
+    ]
+    assert [sentence.split(": ")[1] for sentence in report.time_findings(fast)] == ["OFUL-MLogB 0.25."] * 2
+    timed = make_timings({"eofd": 1.0, "oful": 8.0}, ["paper, timed"])
+    assert "EOFD-MLogB in the timing trials of the paper's setting (" in report.time_findings(timed)[0]
+    assert report.time_findings(make_timings({"eofd": 1.0, "oful": 8.0}, first_round=1)) == []
+
+
+def test_which_times_are_compared():
+    timings = make_timings({"eofd": 1.0, "oful": 2.0, "oful-printed": 40.0, "random": 0.1, "greedy": 1.0})
+    (sentence,) = report.time_findings(timings[timings["setting"] == "paper"])
+    assert sentence.endswith(
+        ": OFUL-MLogB 2 (EOFD-MLogB saves 50%); OFUL, as printed 40 (EOFD-MLogB saves 98%)."
+    )
+    assert report.time_findings(timings[timings["policy"] != "eofd"]) == []
+
+
+# The README
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A project with a README, and one finished run of the paper profile that also took times."""
+    (tmp_path / "experiments.yml").touch()
+    (tmp_path / "README.md").write_text(README)
+    monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
+    add_run(tmp_path)
+    return tmp_path
+
+
+def add_run(root, name="paper-0a1b2c3d", changes=()):
+    folder = root / "papermill_runs" / "mnist" / name
+    folder.mkdir(parents=True)
+    rows = make_regret(changes).loc[lambda frame: frame.index.repeat(4)]
+    rows["regret"] /= 4  # the regret of four rounds
+    rows["round"] = np.tile(np.arange(1, 5), len(rows) // 4)
+    timed = rows[(rows["setting"] == "paper") & rows["policy"].isin(["eofd", "oful"])]
+    timed = timed[timed["round"] == 1].assign(setting="paper, timed")  # a shorter trial
+    both = pd.concat([rows.astype({"setting": str}), timed], ignore_index=True)
+    as_categories(both).to_parquet(folder / "results.parquet")
+    timings = [
+        make_timings({**dict.fromkeys(COMPARISON, 1.0), "oful": 300.0}),
+        make_timings({"eofd": 1.0}, ["tuned, m = 5"]),
+        make_timings({"eofd": 1.0, "oful": 5.0, "oful-printed": 50.0}, ["paper, timed"]),
+    ]
+    stacked = pd.concat([one.astype({"setting": str, "policy": str}) for one in timings], ignore_index=True)
+    as_categories(stacked).to_parquet(folder / "timings.parquet")
+    studies = [
+        {
+            "settings": [{"name": name} for name in ("paper", "tuned", "tuned, m = 5")],
+            "data": [{"rows": 5000, "full_rows": 70000}],
+        },
+        {"settings": [{"name": "paper, timed"}], "data": [{"rows": 5000, "full_rows": 70000}]},
+    ]
+    record = {
+        "started": "2026-11-27T00:00:00+00:00",
+        "experiment": "mnist",
+        "notebook": "mnist.md",
+        "overrides": {},
+        "files": {},
+        "figures": {},
+        "parameters": {"n_rounds": 2000, "n_trials": N_TRIALS},
+        "study": {"studies": studies},
+    }
+    (folder / "record.json").write_text(json.dumps(record))
+    (folder / "mnist.ipynb").write_text("{}")
+
+
+def cells(block):
+    """The rows of the block's table."""
+    rows = [line.strip("|").split("|") for line in block.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in row] for row in rows[1:]]
+
+
+def test_the_block(root):
+    (run,) = runs.find_runs("mnist", "paper")
+    block = report.readme_block(run)
+    final = make_regret()
+    timings = run.timings
+    expected = [
+        (setting, policy) for setting in ("paper", "tuned") for policy in COMPARISON
+    ] + [("tuned, m = 5", "eofd")]  # fmt: skip
+    rows = cells(block)
+    assert [row[:2] for row in rows] == [[setting, label(policy)] for setting, policy in expected]
+    for (setting, policy), (_, _, missed, share, milliseconds) in zip(expected, rows, strict=True):
+        regret = values(final, setting, policy)
+        assert missed == f"{regret.mean():.1f} ± {regret.std(ddof=1):.1f}"
+        assert float(share.strip("%")) == pytest.approx(100 * regret.mean() / 180, abs=0.0501)
+        mean = values(timings, setting, policy, "total_mean_ms").mean()
+        assert float(milliseconds) == pytest.approx(mean, rel=0.051)
+        assert "e" not in milliseconds
+    assert "5 trials of 2,000 rounds on 5,000 of MNIST's 70,000 digits" in block
+    (place,) = re.findall(r"\[[^]]+\]\(([^)]+)\)", block)
+    assert place.startswith("papermill_runs/mnist/paper-0a1b2c3d")
+    assert (root / place).exists()
+    bullets = [line[2:] for line in block.splitlines() if line.startswith("- ")]
+    assert bullets == report.mnist_findings(final) + report.time_findings(timings)
+    assert any("OFUL, as printed 50 (EOFD-MLogB saves 98%)" in bullet for bullet in bullets)
+
+
+def test_writing_and_checking(root):
+    path = root / "README.md"
+    with pytest.raises(FailureError, match="make readme"):
+        report.update_readme(check=True)
+    assert path.read_text() == README
+    report.update_readme()
+    (run,) = runs.find_runs("mnist", "paper")
+    assert path.read_text() == README.replace("old\n", report.readme_block(run))
+    report.update_readme(check=True)
+    before = path.stat().st_mtime_ns
+    report.update_readme()
+    assert path.stat().st_mtime_ns == before  # nothing to write
+
+
+def test_every_digit_of_the_block_is_checked(root):
+    path = root / "README.md"
+    report.update_readme()
+    text = path.read_text()
+    block = report.README_BLOCK.search(text)
+    places = [place.start() for place in re.finditer(r"\d", text) if block.start() < place.start()]
+    assert len(places) > 100
+    for place in places[::25]:
+        changed = "7" if text[place] != "7" else "8"
+        path.write_text(text[:place] + changed + text[place + 1 :])
+        with pytest.raises(FailureError, match="differ from the committed run"):
+            report.update_readme(check=True)
+    path.write_text(text.replace("The rest.", "Other words."))
+    report.update_readme(check=True)
+
+
+def test_the_block_follows_the_run(root):
+    report.update_readme()
+    run = root / "papermill_runs" / "mnist" / "paper-0a1b2c3d"
+    for file in run.iterdir():
+        file.unlink()
+    run.rmdir()
+    add_run(root, changes={("paper", "greedy"): 31.0})
+    with pytest.raises(FailureError, match="differ"):
+        report.update_readme(check=True)
+    report.update_readme()
+    report.update_readme(check=True)
+    assert "| paper | greedy (β = 0) | 31.0 ±" in (root / "README.md").read_text()
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# A project\n",
+        README.replace("<!-- results: end -->", ""),
+        README.replace("<!-- results: begin -->", ""),
+    ],
+)
+def test_markers_are_missing(root, check, text):
+    (root / "README.md").write_text(text)
+    with pytest.raises(UsageError, match="no block between <!-- results: begin -->"):
+        report.update_readme(check)
+    assert (root / "README.md").read_text() == text
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_there_has_to_be_one_run(root, check):
+    add_run(root, "paper-ffffffff")
+    with pytest.raises(FailureError, match="exactly one run of mnist's paper profile, found 2"):
+        report.update_readme(check)
+    for folder in (root / "papermill_runs" / "mnist").iterdir():
+        folder.rename(folder.with_name(folder.name.replace("paper", "smoke")))
+    with pytest.raises(FailureError, match="found 0"):
+        report.update_readme(check)
+    assert (root / "README.md").read_text() == README
+
+
+def test_a_condition_names_what_tells_the_exceptions_from_the_rest():
+    from compendium.report.results import CONDITION, NOT, REPRODUCED, Finding
+
+    def exception(*ours):
+        return Finding("C1", "it holds", list(ours), CONDITION, []).exception
+
+    one, other = ("a, against X: 9%", REPRODUCED), ("a, against Y: -9%", NOT)
+    assert exception(one, other, ("b, against Y: -1%", NOT)) == "against Y"
+    assert exception(("a, S = 1: 2%", REPRODUCED), ("b, S = 1: 20%", NOT)) == "b, S = 1"
+    assert exception(one, other, ("b, Z: -1%", NOT)) == "a, against Y; b, Z"
+    assert exception(one, other, ("a, against Z: -1%", NOT)) == "against Y or against Z"
+    assert exception(one, other, ("a, against Z: -1%", NOT), ("b, against Z: 9%", REPRODUCED)) == (
+        "a, against Y; a, against Z"
+    )

@@ -1,0 +1,383 @@
+"""The command line: exit codes, and plain lines on the right stream."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from batch_project import MANIFEST, STUDY, cell, make_project
+
+from compendium import cli
+from compendium.experiments import journal
+from compendium.runs import run as runs
+from compendium.runs import verification
+from compendium.system import provenance
+from compendium.system.paths import FailureError
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(provenance, "code_digest", lambda: "c" * 64)
+    return tmp_path
+
+
+@pytest.fixture
+def mlogb(capfd):
+    """Call the command line; returns exit code, stdout and stderr."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as left:
+            cli.main(list(arguments))
+        return (left.value.code or 0, *capfd.readouterr())
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["minst"], "unknown experiment 'minst'; there are: tiny\n"),
+        (["tiny", "--profile", "big"], "unknown profile 'big'; there are: smoke, paper\n"),
+        (["tiny"], "unknown profile 'standard'; there are: smoke, paper\n"),
+        (
+            ["tiny", "--profile", "smoke", "-p", "rounds=3"],
+            "unknown parameter 'rounds'; there are: n_rounds, step_size, label, sizes, quick, extra\n",
+        ),
+        (
+            ["tiny", "--profile", "smoke", "-p", "n_rounds=many"],
+            "parameter n_rounds must be int (its default is 10), got 'many' (str)\n",
+        ),
+        (["tiny", "--profile", "smoke", "-p", "n_rounds"], "-p n_rounds: expected name=value\n"),
+        (
+            ["tiny", "--profile", "smoke", "-p", "n_rounds=1", "-p", "n_rounds=2"],
+            "-p gives a parameter twice\n",
+        ),
+        (
+            ["tiny", "--profile", "smoke", "--shard", "3/2"],
+            "shard must be i/n with 1 <= i <= n, such as 1/8, got '3/2'\n",
+        ),
+        (
+            ["tiny", "--profile", "smoke", "--shard", "1/2", "--cluster", "tcp://localhost:1"],
+            "--shard and --cluster are two ways to share the work; choose one\n",
+        ),
+    ],
+)
+def test_wrong_requests_exit_with_2(mlogb, root, arguments, message):
+    make_project(root, STUDY)
+    assert mlogb("run", *arguments) == (2, "", message)
+    assert not (root / "papermill_runs").exists()
+
+
+def test_zero_jobs_are_refused(mlogb):
+    assert mlogb("run", "tiny", "--jobs", "0")[0] == 2
+
+
+def test_run_then_reuse_then_list(mlogb, root):
+    make_project(root, STUDY)
+    arguments = ("run", "tiny", "--profile", "smoke", "-p", "label=x", "-p", "n_rounds=2", "--jobs", "2")
+    code, out, err = mlogb(*arguments)
+    [path] = (root / "papermill_runs/tiny").iterdir()
+    name = f"papermill_runs/tiny/{path.name}"
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].startswith(f"{name} took ")
+    assert lines[1] == "  data: Digits, 5,000 rows, from nowhere"
+    assert {line.strip() for line in lines[2:4]} == {"figures/local/regret.pdf", "figures/local/regret.png"}
+    assert lines[4] == f"to look at it: jupyter lab {name}/tiny.ipynb"
+    code, out, err = mlogb(*arguments)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == f"{name} is there already and complete; --fresh executes it again"
+    (root / "figures/local/regret.png").write_bytes(b"of another run")
+    assert "some of its figures have been replaced" in mlogb(*arguments)[1]
+    code, out, _ = mlogb("runs")
+    assert code == 0
+    assert out.startswith(name)
+    assert out.rstrip().endswith("label='x', n_rounds=2")
+
+
+def test_failing_cell_exits_with_1(mlogb, root):
+    make_project(root, cell("1 / 0"))
+    code, out, err = mlogb("run", "tiny", "--profile", "smoke")
+    assert (code, out) == (1, "")
+    first, second = err.splitlines()
+    assert first == "code cell 3 (1 / 0) failed: ZeroDivisionError: division by zero"
+    assert second.startswith("as far as it got: papermill_runs/tiny/.partial-smoke-")
+    assert Path(second.removeprefix("as far as it got: ")).is_file()
+    assert mlogb("runs") == (0, "", "")
+
+
+@pytest.mark.slow
+def test_terminated_process(root):
+    """A real process that is told to terminate: no traceback, nothing kept, and it does not hang."""
+    make_project(root, STUDY, cell("(run / 'here').touch(); import time; time.sleep(60)"))
+    command = [
+        sys.executable,
+        "-c",
+        "from compendium.cli import main; main()",
+        "run",
+        "tiny",
+        "--profile",
+        "smoke",
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not list(root.glob("papermill_runs/tiny/*/here")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGTERM)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert out == ""
+    assert err == "interrupted; finished trials are kept, so the next run goes on from them\n"
+    assert list((root / "papermill_runs/tiny").iterdir()) == []
+
+
+def set_grid(root, grid):
+    text = MANIFEST.replace("    parameters: {step_size: 2}", f"    grid: {grid}")
+    (root / "experiments.yml").write_text(text)
+
+
+@pytest.mark.slow
+def test_a_grid_goes_on_where_a_kernel_dies(mlogb, root):
+    make_project(root, STUDY, cell("if label == 'bad': os._exit(1)"))
+    set_grid(root, "{label: [bad, good]}")
+    code, out, err = mlogb("run", "tiny", "--profile", "smoke")
+    assert code == 1
+    assert err.startswith("label='bad': Kernel died in the cell: if label == 'bad'")
+    [done] = runs.find_runs()
+    assert done.record["point"] == {"label": "good"}
+    assert (done.record["parameters"]["label"], done.record["overrides"]) == ("good", {})
+    assert out.splitlines()[0].startswith(f"{done.name} took ")
+    code, out, _ = mlogb("status")
+    assert (code, out.startswith("no batch is under way")) == (0, True)  # it had no trial to go on from
+    assert "a run for each of: label=['bad', 'good']" in mlogb("list")[1]
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ("{lable: [a]}", "unknown parameter 'lable'; there are: n_rounds, step_size, label"),
+        ("{label: [a, 3]}", "parameter label must be str"),
+        ("{step_size: [1, 1.0]}", "experiments.tiny.grid: two of its points have the same parameters"),
+        ("{step_size: [0.001, 1e-3]}", "experiments.tiny.grid: two of its points have the same parameters"),
+        ("{label: []}", "experiments.yml is not a valid manifest"),
+    ],
+)
+def test_a_bad_grid_is_refused_before_anything_starts(mlogb, root, grid, message):
+    make_project(root, STUDY)
+    set_grid(root, grid)
+    code, out, err = mlogb("run", "tiny", "--profile", "smoke")
+    assert (code, out) == (2, "")
+    assert err.startswith(message)
+    assert not (root / "papermill_runs").exists()
+
+
+def test_a_point_that_finds_the_disk_full_does_not_stop_the_others(mlogb, root, monkeypatch):
+    make_project(root, STUDY)
+    set_grid(root, "{label: [a, b, c]}")
+    asked = []
+
+    def execute(*arguments):
+        asked.append(arguments[-1])
+        raise OSError(28, "No space left on device", "results.parquet")
+
+    monkeypatch.setattr(runs, "execute", execute)
+    line = "No space left on device: results.parquet\n"
+    expected = "".join(f"label='{name}': {line}" for name in "abc")
+    assert mlogb("run", "tiny", "--profile", "smoke") == (1, "", expected)
+    assert len(asked) == 3
+
+
+@pytest.mark.slow
+def test_a_plan_of_a_notebook_without_a_study_keeps_nothing(mlogb, root):
+    make_project(root, STUDY)
+    message = "the notebook has no study that could be planned; nothing was kept\n"
+    assert mlogb("run", "tiny", "--profile", "smoke", "--dry-run") == (0, message, "")
+    assert [path.name for path in root.glob("papermill_runs/**/*") if path.is_file()] == [".lock"]
+
+
+def test_status_has_a_line_for_each_run(mlogb, root, monkeypatch):
+    make_project(root)
+
+    def state(run, running, trials, done):
+        names = frozenset(map(str, range(trials)))
+        return journal.State("tiny", "smoke", run, running, names, done, "2026-11-28", root, not running)
+
+    shards = [state("smoke-1", True, 8, 3), state("smoke-1", True, 8, 3), state("smoke-1", False, 0, 0)]
+    monkeypatch.setattr(journal, "states", lambda: [*shards, state("smoke-2", False, 0, 0)])
+    on = "stopped; the same `mlogb run` goes on from there"
+    assert mlogb("status")[1].splitlines() == [
+        "tiny/smoke-1, since 2026-11-28: 3 of 8 trials stored; running in 2 processes",
+        f"tiny/smoke-2, since 2026-11-28: no trial known yet; {on}",
+    ]
+    monkeypatch.setattr(journal, "states", list)
+    assert mlogb("status")[1].startswith("no batch is under way or was left unfinished")
+
+
+def test_clean(mlogb, root):
+    make_project(root)
+    trial = root / "papermill_runs" / ".trials" / "abc.parquet"
+    trial.parent.mkdir(parents=True)
+    trial.write_bytes(b"x" * 200_000)
+    line = "papermill_runs/.trials/abc.parquet  0.2 MB\n"
+    assert mlogb("clean", "--dry-run") == (0, f"{line}1 files or folders, 0.2 MB, to remove\n", "")
+    assert trial.exists()
+    assert mlogb("clean") == (0, f"{line}1 files or folders, 0.2 MB, removed\n", "")
+    assert not trial.exists()
+
+
+def test_verify(mlogb, root, monkeypatch, tmp_path_factory):
+    make_project(root)
+    record = {key: kind() for key, kind in runs.RECORD_ENTRIES.items()}
+    for name in ("smoke-00000001", "smoke-00000002"):
+        path = root / "papermill_runs" / "tiny" / name / "record.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(record))
+    (path.parent.with_name("smoke-00000003")).mkdir()
+    (path.parent.with_name("smoke-00000003") / "record.json").write_text("{")
+
+    def verify(run, sample, report):
+        report.say(f"sample {sample}")
+        report.gaps += ["needs a package"] * (sample is None)
+        return ["x"] * sample if "2" in run.name else []
+
+    monkeypatch.setattr(verification, "verify", verify)
+    code, out, err = mlogb("verify", "--sample", "2")
+    assert code == 1
+    assert out.splitlines() == [
+        "  sample 2", "papermill_runs/tiny/smoke-00000001: verified",
+        "  sample 2", "papermill_runs/tiny/smoke-00000002: NOT as recorded",
+    ]  # fmt: skip
+    assert err.splitlines() == [
+        "papermill_runs/tiny/smoke-00000003: its record cannot be read",
+        *["papermill_runs/tiny/smoke-00000002: x"] * 2,
+    ]
+    assert mlogb("verify", "papermill_runs/tiny/smoke-00000001")[0] == 0
+    code, out, _ = mlogb("verify", "--all", "papermill_runs/tiny/smoke-00000001")
+    assert (code, out.splitlines()) == (0, [
+        "  sample None", "  not checked: needs a package",
+        "papermill_runs/tiny/smoke-00000001: verified, but for what was not checked",
+    ])  # fmt: skip
+    assert mlogb("verify", "papermill_runs/tiny/nothing")[0] == 2
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "record.json").write_text(json.dumps(record))
+    code, _, err = mlogb("verify", str(outside))
+    assert (code, "is not in the project at" in err) == (2, True)
+
+
+def test_list(mlogb, root):
+    text = make_project(root)
+    code, out, _ = mlogb("list")
+    assert code == 0
+    assert "tiny: A tiny experiment" in out
+    assert "n_rounds=10, step_size=0.5, label='none', sizes=[1, 2], quick=False, extra=None" in out
+    assert "  smoke: n_rounds=3\n" in out
+    text.unlink()
+    code, out, err = mlogb("list")
+    assert (code, err) == (0, "")
+    assert "notebooks/tiny.md does not exist yet" in out
+    code, _, err = mlogb("run", "tiny", "--profile", "smoke")
+    assert code == 2
+    assert err.endswith("tiny.md does not exist\n")
+
+
+def test_notebooks(mlogb, root):
+    make_project(root, cell("print(n_rounds)"))
+    code, _, err = mlogb("notebooks", "check")
+    assert code == 1
+    assert "tiny.ipynb is missing" in err
+    assert mlogb("notebooks", "build", "notebooks") == (0, "notebooks/tiny.ipynb\n", "")
+    assert mlogb("notebooks", "check") == (0, "the notebooks agree with their texts\n", "")
+    assert mlogb("notebooks", "check", "nothing")[0] == 2
+
+
+def test_data_and_readme_call_their_modules(mlogb, monkeypatch):
+    found = SimpleNamespace(describe=lambda: "5,000 of 70,000 rows")
+    monkeypatch.setitem(
+        sys.modules, "compendium.experiments.data", SimpleNamespace(load_mnist=lambda download: found)
+    )
+    assert mlogb("data") == (0, "5,000 of 70,000 rows\n", "")
+
+    def damaged(download: bool) -> None:
+        raise ValueError("digits.csv is damaged")
+
+    monkeypatch.setitem(sys.modules, "compendium.experiments.data", SimpleNamespace(load_mnist=damaged))
+    assert mlogb("data") == (1, "", "digits.csv is damaged\n")
+
+    def update_readme(check: bool) -> None:
+        if check:
+            raise FailureError("README.md is not up to date")
+
+    monkeypatch.setitem(sys.modules, "compendium.report.tables", SimpleNamespace(update_readme=update_readme))
+    assert mlogb("readme") == (0, "", "")
+    assert mlogb("readme", "--check") == (1, "", "README.md is not up to date\n")
+
+
+def test_help_does_not_import_the_heavy_libraries():
+    code = (
+        "import sys\nfrom compendium.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+        "print(sorted({'numpy', 'pandas', 'papermill', 'jupytext', 'nbformat'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_disk_that_cannot_be_written_is_said_in_one_line(mlogb, monkeypatch):
+    from compendium.runs import manifest
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "results.parquet")
+
+    monkeypatch.setattr(manifest, "load_manifest", full)
+    assert mlogb("list") == (1, "", "No space left on device: results.parquet\n")
+
+
+def test_an_interrupt_is_said_in_one_line(mlogb, monkeypatch):
+    from compendium.runs import manifest
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(manifest, "load_manifest", interrupted)
+    assert mlogb("list")[0] == 130
+
+
+def test_a_slip_in_a_name_imports_nothing_that_computes():
+    """It costs the time of reading the manifest."""
+    script = (
+        "import sys\nfrom compendium import cli\n"
+        "try: cli.main(['run', 'minst'])\nexcept SystemExit as left: print(left.code)\n"
+        "print(sorted({'numpy', 'pandas', 'joblib', 'jsonschema', 'jupytext', 'scipy'} & set(sys.modules)))"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "MLOGB_ROOT"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=Path(__file__).parents[1], env=environment, capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["2", "[]"]
+
+
+def test_a_value_out_of_its_limits_starts_nothing(mlogb, root):
+    """On the command line and in the manifest, under the name that the user wrote."""
+    make_project(root, STUDY)
+    manifest = root / "experiments.yml"
+    manifest.write_text("limits: {n_rounds: {minimum: 1}, sizes: {items: {minimum: 1}}}\n" + MANIFEST)
+    for value, message in (
+        ("n_rounds=0", "-p n_rounds=0: must be at least 1, got 0\n"),
+        ("sizes=[3, -5]", "-p sizes=[3, -5]: item [1] must be at least 1, got -5\n"),
+    ):
+        assert mlogb("run", "tiny", "--profile", "smoke", "-p", value) == (2, "", message)
+    manifest.write_text(manifest.read_text().replace("smoke: {n_rounds: 3}", "smoke: {n_rounds: 0}"))
+    place = "experiments.yml, experiments.tiny.profiles.smoke: n_rounds=0"
+    message = f"{place}: must be at least 1, got 0\n"
+    assert mlogb("run", "tiny", "--profile", "smoke") == (2, "", message)
+    assert not (root / "papermill_runs").exists()

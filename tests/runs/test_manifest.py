@@ -1,0 +1,275 @@
+"""The batch manifest: what it accepts, and what it says about the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from batch_project import HEADER, MANIFEST, make_project
+
+from compendium.runs.manifest import (
+    check_parameters,
+    expand,
+    load_manifest,
+    notebook_parameters,
+    parse_override,
+    resolve,
+)
+from compendium.system import paths
+from compendium.system.paths import UsageError
+
+
+@pytest.fixture(autouse=True)
+def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
+    return make_project(tmp_path)
+
+
+def resolved(profile: str = "smoke", **overrides: object) -> dict[str, object]:
+    return resolve(load_manifest().experiment("tiny"), profile, overrides)
+
+
+def test_later_parameters_win():
+    assert resolved() == {"n_rounds": 3, "step_size": 2.0}
+    assert resolved("paper", n_rounds=7, label="x") == {"n_rounds": 7, "step_size": 2.0, "label": "x"}
+
+
+def test_parameters_are_in_the_order_of_the_notebook():
+    assert list(resolved(quick=True, label="x")) == ["n_rounds", "step_size", "label", "quick"]
+
+
+def test_defaults_are_read_with_their_values(text):
+    assert notebook_parameters(text) == {
+        "n_rounds": 10, "step_size": 0.5, "label": "none", "sizes": [1, 2], "quick": False, "extra": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"n_round": 5}, r"unknown parameter 'n_round'; there are: n_rounds, step_size, label"),
+        ({"n_rounds": 2.5}, r"n_rounds must be int \(its default is 10\), got 2.5 \(float\)"),
+        ({"n_rounds": True}, r"n_rounds must be int .* got True \(bool\)"),
+        ({"step_size": True}, r"step_size must be float .* got True"),
+        ({"step_size": "big"}, r"step_size must be float .* got 'big'"),
+        ({"quick": 1}, r"quick must be bool"),
+        ({"label": 3}, r"label must be str"),
+        ({"sizes": 3}, r"sizes must be list"),
+        ({"sizes": None}, r"sizes must be list"),
+        ({"extra": object()}, r"extra must be made of plain values"),
+        ({"step_size": float("nan")}, r"step_size must be made of plain values \(no date, nan or infinity\)"),
+        ({"step_size": "inf"}, r"step_size must be float .* got 'inf'"),
+        ({"step_size": 10**400}, r"step_size must be float"),
+        ({"extra": [1.0, float("inf")]}, r"extra must be made of plain values"),
+        ({"sizes": []}, r"sizes must not be empty \(its default is \[1, 2\]\)"),
+        ({"label": "/home/me/data"}, r"label names a path of this machine"),
+        ({"extra": ["~/data"]}, r"extra names a path of this machine"),
+    ],
+)
+def test_what_does_not_fit_is_refused(overrides, message):
+    with pytest.raises(UsageError, match=message):
+        resolved(**overrides)
+
+
+@pytest.mark.parametrize("value", [1, 1.5, "a", [1], {"a": 1}, True, None])
+def test_default_none_accepts_anything(value):
+    assert resolved(extra=value)["extra"] == value
+
+
+def test_numbers_for_a_float():
+    for text, value in [("step_size=1", 1.0), ("step_size=1e-3", 1e-3), ("step_size=.5", 0.5)]:
+        name, given = parse_override(text)
+        result = resolved(**{name: given})["step_size"]
+        assert (result, type(result)) == (value, float)
+
+
+@pytest.mark.parametrize("text", ["n_rounds", "=3", "a b=3", "x=[1"])
+def test_malformed_override(text):
+    with pytest.raises(UsageError, match="-p "):
+        parse_override(text)
+
+
+def test_unknown_names_list_the_valid_ones():
+    with pytest.raises(UsageError, match=r"unknown experiment 'minst'; there are: tiny"):
+        load_manifest().experiment("minst")
+    with pytest.raises(UsageError, match=r"unknown profile 'large'; there are: smoke, paper"):
+        resolved("large")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("title:", "titel:", r"experiments.tiny.titel: Extra inputs"),
+        ("    title: A tiny experiment\n", "", r"experiments.tiny.title: Field required"),
+        ("smoke:", "custom:", r"experiments.tiny.profiles.custom"),
+        ("tiny:", "../tiny:", r"experiments.../tiny"),
+        ("{n_rounds: 3}", "3", r"experiments.tiny.profiles.smoke: Input should be a valid dictionary"),
+        ("{n_rounds: 3}", "{n_rounds: 3", r"not valid YAML"),
+        ("{n_rounds: 3}", "{n_rounds: 3, n_rounds: 4}", r"'n_rounds' is there twice"),
+        ("      paper:", "      smoke:", r"'smoke' is there twice"),
+        (
+            "    parameters:",
+            "    grid: {label: []}\n    parameters:",
+            r"grid.label: List should have at least 1",
+        ),
+        (
+            "    parameters:",
+            "    grid: {label: x}\n    parameters:",
+            r"grid.label: Input should be a valid list",
+        ),
+        (
+            "    parameters:",
+            "    grid: {label: [a, b, a]}\n    parameters:",
+            r"the values of a grid must differ",
+        ),
+        ("    parameters:", "    grid: {label: [2026-01-01, 2026-01-01]}\n    parameters:", r"must differ"),
+        (
+            "    parameters:",
+            "    grid: {step_size: [1]}\n    parameters:",
+            r"both in the grid and in parameters",
+        ),
+        ("    parameters:", "    grid: {n_rounds: [1]}\n    parameters:", r"both in the grid and in smoke"),
+    ],
+)
+def test_invalid_manifest(tmp_path, old, new, message):
+    assert old in MANIFEST
+    (tmp_path / "experiments.yml").write_text(MANIFEST.replace(old, new, 1))
+    with pytest.raises(UsageError, match=message):
+        load_manifest()
+
+
+def test_missing_notebook_is_said_when_it_is_needed(text):
+    text.unlink()
+    experiment = load_manifest().experiment("tiny")
+    with pytest.raises(UsageError, match=r"tiny\.md does not exist"):
+        resolve(experiment, "smoke", {})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (":tags: [parameters]\n", "", "exactly one cell tagged 'parameters', it has 0"),
+        ("n_rounds = 10", "n_rounds = 5 * 2", r"only assign literals to names, found: n_rounds = 5 \* 2"),
+        ("n_rounds = 10", "import os", "found: import os"),
+        ("n_rounds = 10", "n_rounds = (", "not valid Python"),
+    ],
+)
+def test_unreadable_parameters_cell(text, old, new, message):
+    assert old in HEADER
+    text.write_text(HEADER.replace(old, new, 1))
+    with pytest.raises(UsageError, match=message):
+        notebook_parameters(text)
+
+
+def test_root_is_found_upwards_and_named_by_the_environment(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLOGB_ROOT")
+    inside = tmp_path / "notebooks"
+    monkeypatch.chdir(inside)
+    assert paths.project_root() == Path(paths.__file__).parents[2]  # tmp_path is not yet the project
+    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "{paths.PROJECT_NAME}"\n')
+    assert paths.project_root() == tmp_path
+    monkeypatch.setenv("MLOGB_ROOT", str(inside))
+    with pytest.raises(UsageError, match=r"no experiments\.yml"):
+        paths.project_root()
+
+
+def test_the_manifest_of_this_project_is_valid(monkeypatch):
+    monkeypatch.setenv("MLOGB_ROOT", str(Path(paths.__file__).parents[2]))
+    assert {"smoke", "standard", "paper"} <= set(load_manifest().experiment("mnist").profiles)
+
+
+def with_grid(root, grid):
+    (root / "experiments.yml").write_text(
+        MANIFEST.replace("    parameters:", f"    grid: {grid}\n    parameters:")
+    )
+    return load_manifest().experiment("tiny")
+
+
+def test_points_of_a_grid(tmp_path):
+    experiment = with_grid(tmp_path, "{label: [a, b], sizes: [[1], [1, 2]]}")
+    points = expand(experiment, {})
+    assert points == [
+        {"label": "a", "sizes": [1]}, {"label": "a", "sizes": [1, 2]},
+        {"label": "b", "sizes": [1]}, {"label": "b", "sizes": [1, 2]},
+    ]  # fmt: skip
+    assert resolve(experiment, "smoke", points[3])["sizes"] == [1, 2]
+    assert expand(experiment, {"label": "c"}) == [{"sizes": [1]}, {"sizes": [1, 2]}]
+    assert expand(experiment, {"label": "c", "sizes": [3]}) == [{}]
+
+
+def test_without_a_grid_there_is_one_point():
+    assert expand(load_manifest().experiment("tiny"), {"label": "c"}) == [{}]
+
+
+def test_yaml_that_refers_to_itself_is_no_repetition(tmp_path):
+    text = MANIFEST.replace("smoke: {n_rounds: 3}", "smoke: &small {n_rounds: 3}")
+    (tmp_path / "experiments.yml").write_text(text.replace("{n_rounds: 4}", "{<<: *small, n_rounds: 4}"))
+    assert resolved("paper")["n_rounds"] == 4
+
+
+@pytest.fixture
+def own_manifest(monkeypatch):
+    monkeypatch.setenv("MLOGB_ROOT", str(Path(paths.__file__).parents[2]))
+    return load_manifest()
+
+
+def test_every_parameter_of_this_project_has_limits_that_its_values_keep(own_manifest):
+    for name, experiment in own_manifest.experiments.items():
+        defaults = notebook_parameters(experiment.source)
+        assert set(defaults) <= set(experiment.limits), (name, set(defaults) - set(experiment.limits))
+        check_parameters(experiment, defaults)
+        for profile in experiment.profiles:
+            for point in expand(experiment, {}):
+                resolve(experiment, profile, point)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "parameter", "values"),
+    [
+        ("mnist", "n_rounds", [0, -5, 10**12]),
+        ("mnist", "n_trials", [0, -1]),
+        ("mnist", "seed", [-1]),
+        ("mnist", "timing_rounds", [-1]),
+        ("mnist", "exponents", [[0.75], [0.75, 0.75, 0.75], [0.75, 300.0]]),
+        ("mnist", "paper_normalisation", ["units"]),
+        ("mnist", "tuned_regularization", [0.0, -0.1, 1e300]),
+        ("mnist", "paper_norm_bound", [0.0]),
+        ("mnist", "paper_radius_scale", [-1e-9]),
+        ("mnist_validation", "shortlist", [0]),
+        ("mnist_validation", "norm_bounds", [[], [1.0, 0.0], [1.0, 1.0]]),
+        ("parameter_grid", "case", ["trinomial"]),
+        ("parameter_grid", "exponents", [[], [0.5, 0.5]]),
+        ("synthetic", "tuned", [{}, {"multinomial": [1.0, 1.0, 1.0, 0.0]},
+                                {"multinomial": [1.0, 1.0, 1.0], "binary": [1.0, 1.0, 1.0, 0.0]},
+                                {"multinomial": [0.0, 1.0, 1.0, 0.0], "binary": [1.0, 1.0, 1.0, 0.0]}]),
+        ("sketch_size", "sketch_sizes", [[], [0, 1], [5, 1], [1, 1], [1.5]]),
+        ("sketch_size", "decays", [[-1.0]]),
+        ("sketch_size", "dimension", [0]),
+        ("radius_scale", "confidence", [0.0, 1.0]),
+        ("radius_scale", "scales", [[0.0], [1.0, 0.1]]),
+        ("scale", "problems", [[[1]], [[1, 0]], [[1, 2, 3]], [3], [["1", 2]], [[1, 2], [1, 2]]]),
+        ("scale", "sketch_size", [0]),
+        ("real_data", "sources", [["digit"], ["digits", "digits"]]),
+        ("real_data", "step_size", [0.0]),
+    ],
+)  # fmt: skip
+def test_values_out_of_their_limits(own_manifest, experiment, parameter, values):
+    chosen = own_manifest.experiment(experiment)
+    for value in values:
+        with pytest.raises(UsageError, match=f"{parameter}"):
+            resolve(chosen, "smoke", {parameter: value})
+
+
+def test_limits_that_are_no_schema_are_named(tmp_path):
+    (tmp_path / "experiments.yml").write_text("limits: {n_rounds: {minimum: one}}\n" + MANIFEST)
+    with pytest.raises(UsageError, match=r"experiments\.yml, limits\.n_rounds is not a JSON Schema"):
+        resolved()
+
+
+def test_a_value_of_the_grid_is_named_as_such(tmp_path):
+    experiment = with_grid(tmp_path, "{label: [a, b]}")
+    experiment.limits["label"] = {"enum": ["a"]}
+    with pytest.raises(
+        UsageError, match=r"experiments\.yml, experiments\.tiny\.grid: label=b: must be one of"
+    ):
+        resolve(experiment, "smoke", {"label": "b"})

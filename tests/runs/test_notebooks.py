@@ -1,0 +1,190 @@
+"""Building and checking the pairs of text and notebook."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import nbformat
+import pytest
+from batch_project import HEADER, cell, make_project
+
+from compendium.runs import notebooks
+from compendium.runs.notebooks import build, check, check_executed
+from compendium.system.paths import FailureError, UsageError
+
+PLAIN = cell(
+    "import sys\nprint(n_rounds, flush=True)\nprint('x', file=sys.stderr, flush=True)\nprint(2, flush=True)"
+)
+PLOT = cell("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A project whose notebook was built twice, with the bytes of both."""
+    root = tmp_path_factory.mktemp("project")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLOGB_ROOT", str(root))
+        patch.setenv("MPLBACKEND", "Agg")
+        patch.setenv("MLOGB_RUN_DIR", str(root / "elsewhere"))
+        environment = cell(
+            'import os; print([os.environ.get(k) for k in ("MLOGB_RUN_DIR", "OMP_NUM_THREADS")])'
+        )
+        text = make_project(root, PLAIN, PLOT, environment, '\n+++ {"tags": ["note"]}\n\nMore.\n', cell("1"))
+        (text.parent / "README.md").write_text("# Not a notebook\n")
+        contents = []
+        for _ in range(2):
+            assert build() == [text.with_suffix(".ipynb")]
+            contents.append(text.with_suffix(".ipynb").read_bytes())
+        assert os.environ["MPLBACKEND"] == "Agg"
+    return text, contents
+
+
+@pytest.fixture
+def pair(built, tmp_path, monkeypatch):
+    """A fresh copy of the built pair: the text and the notebook."""
+    text = make_project(tmp_path)
+    text.write_bytes(built[0].read_bytes())
+    notebook = text.with_suffix(".ipynb")
+    notebook.write_bytes(built[1][1])
+    monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
+    return text, notebook
+
+
+def edit(path: Path, change) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    change(notebook)
+    path.write_text(notebooks.dumps(notebook))
+
+
+def test_same_bytes_twice(built):
+    assert built[1][0] == built[1][1]
+
+
+def test_what_is_stored(pair):
+    notebook = nbformat.read(pair[1], as_version=4)
+    assert [c.id for c in notebook.cells] == [f"cell-{n:02d}" for n in range(1, len(notebook.cells) + 1)]
+    assert set(notebook.metadata) == {"kernelspec", "language_info", "jupytext"}
+    assert "version" not in notebook.metadata.language_info
+    assert {key for c in notebook.cells for key in c.metadata} == {"tags"}
+    plain, plot, environment = [c for c in notebook.cells if c.cell_type == "code"][1:4]
+    assert [(o.name, o.text) for o in plain.outputs] == [("stdout", "10\n2\n"), ("stderr", "x\n")]
+    assert any("image/png" in output.get("data", {}) for output in plot.outputs)
+    assert environment.outputs[0].text == "[None, '1']\n"
+
+
+def test_a_built_pair_is_in_order(pair):
+    assert check() == []
+
+
+@pytest.mark.parametrize(
+    "target", ["notebooks", "notebooks/tiny.md", "notebooks/tiny.ipynb", "notebooks/tiny"]
+)
+def test_targets(pair, tmp_path, target):
+    edit(pair[1], lambda n: n.cells[-1].update(execution_count=None))
+    assert any("was not executed" in problem for problem in check([tmp_path / target]))
+
+
+def test_unknown_target(pair, tmp_path):
+    with pytest.raises(UsageError, match="does not exist"):
+        check([tmp_path / "nothing.md"])
+
+
+def test_changed_text(pair):
+    pair[0].write_text(pair[0].read_text().replace("# A tiny", "# A small"))
+    [problem] = check()
+    assert problem.startswith("notebooks/tiny.md: the text differs from tiny.ipynb")
+
+
+def test_changed_code(pair):
+    edit(pair[1], lambda n: n.cells[2].update(source="print(3)"))
+    assert any("the text differs" in problem for problem in check())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda n: n.cells[1].metadata.pop("tags"), "cell 2 lost its tag in the notebook: parameters"),
+        (lambda n: n.cells[1].metadata.update(tags=["parameters"] * 2), "cell 2 has a tag twice"),
+        (lambda n: n.cells[2].metadata.update(tags=["injected-parameters"]), "cell 3 was injected"),
+        (lambda n: n.cells[-1].update(execution_count=None), "code cell 5 (1) was not executed"),
+        (
+            lambda n: n.cells[-1].update(execution_count=9),
+            "code cell 5 (1) was executed out of order, as [9]",
+        ),
+        (lambda n: n.metadata.language_info.update(version="3.11.2"), "was not written by"),
+        (lambda n: n.cells[2].outputs[0].update(text="<A at 0x7f8a12345678>"), "a memory address"),
+        (lambda n: n.cells[2].outputs[0].update(text="/tmp/ipykernel_7/8.py:1: W"), "prints a path"),
+        (lambda n: n.cells[2].outputs[0].update(text=os.environ["MLOGB_ROOT"] + "/x.py"), "prints a path"),
+    ],
+)
+def test_changed_notebook(pair, change, message):
+    edit(pair[1], change)
+    assert any(message in problem for problem in check()), check()
+
+
+def test_two_parameters_cells(pair):
+    pair[0].write_text(pair[0].read_text() + cell(":tags: [parameters]\n\nn = 1"))
+    assert any("more than one cell is tagged" in problem for problem in check())
+
+
+def test_missing_side(pair):
+    text, notebook = pair
+    kept = text.read_bytes()
+    text.unlink()
+    assert check() == ["notebooks/tiny.ipynb: its text tiny.md is missing"]
+    text.write_bytes(kept)
+    notebook.unlink()
+    [problem] = check()
+    assert problem.startswith("notebooks/tiny.md: its notebook tiny.ipynb is missing")
+
+
+def test_versions_in_the_header(pair):
+    text, _ = pair
+    kept = text.read_text()
+    assert "format_version: 0.13" in kept
+    text.write_text(kept.replace("format_version: 0.13", "format_version: 0.14"))
+    assert check() == []
+    text.write_text(kept.replace("format_version: 0.13", "format_version: 0.13\n    jupytext_version: 1.0.0"))
+    [problem] = check()
+    assert "jupytext version" in problem
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("1 / 0", r"tiny\.md: code cell 2 \(1 / 0\) failed: ZeroDivisionError: division by zero"),
+        pytest.param("import os; os._exit(1)", r"tiny\.md: the kernel died", marks=pytest.mark.slow),
+        ("import warnings; warnings.warn('w')", r"code cell 2 .* prints a path of this machine"),
+        pytest.param("while True: pass", r"tiny\.md: .*timed out", marks=pytest.mark.slow),
+    ],
+)
+def test_refuses_to_write(pair, code, message):
+    text, notebook = pair
+    before = notebook.read_bytes()
+    text.write_text(HEADER + cell(code))
+    with pytest.raises(FailureError, match=message):
+        build([text], timeout=3)
+    assert notebook.read_bytes() == before
+
+
+def test_check_executed_needs_counts_from_one():
+    code = nbformat.v4.new_code_cell
+    good = [code("a", execution_count=1), code(" "), code("b", execution_count=2)]
+    assert check_executed(nbformat.v4.new_notebook(cells=good)) == []
+    shifted = [code("a", execution_count=2), code("b", execution_count=3)]
+    assert len(check_executed(nbformat.v4.new_notebook(cells=shifted))) == 2
+
+
+WITHOUT_SOURCE = (
+    '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, '
+    '"cells": [{"cell_type": "raw", "id": "a", "metadata": {}}]}'
+)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "", WITHOUT_SOURCE])
+def test_a_file_that_is_no_notebook_is_named(pair, content):
+    text, notebook = pair
+    notebook.write_text(content)
+    (problem,) = check([text])
+    assert "is not a notebook" in problem

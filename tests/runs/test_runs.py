@@ -1,0 +1,381 @@
+"""Runs: what a complete run holds, and that nothing else looks like one."""
+
+from __future__ import annotations
+
+import ast
+import fcntl
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import nbformat
+import pytest
+from batch_project import ROOT, STUDY, cell, make_project
+
+from compendium.experiments import journal
+from compendium.runs import run as runs
+from compendium.runs.run import check_executed, execute, find_runs, load_run, problems
+from compendium.system import paths, provenance
+from compendium.system.paths import FailureError, UsageError
+
+
+@pytest.fixture
+def fixed_code(monkeypatch):
+    """The sources may be edited while the tests run; only their digest decides a run's name."""
+    monkeypatch.setattr(provenance, "code_digest", lambda: "c" * 64)
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fixed_code) -> Path:
+    monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A project under git with one finished run of the smoke profile."""
+    root = tmp_path_factory.mktemp("project")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(provenance, "code_root", lambda: root)
+        patch.setenv("MLOGB_ROOT", str(root))
+        patch.setenv("MPLBACKEND", "Agg")
+        patch.setattr(provenance, "code_digest", lambda: "c" * 64)
+        warning = cell("import warnings; warnings.warn('careful')\nprint(run.parent.parent.parent)")
+        make_project(root, STUDY, warning)
+        (root / "requirements.lock").write_text("numpy\n")
+        git = ["git", "-C", str(root), "-c", "user.name=n", "-c", "user.email=e"]
+        subprocess.run([*git, "init", "-q"], check=True)
+        subprocess.run([*git, "add", "."], check=True)
+        subprocess.run([*git, "commit", "-qm", "x"], check=True)
+        return execute("tiny", "smoke", jobs=3)
+
+
+@pytest.fixture
+def in_finished(finished, monkeypatch):
+    monkeypatch.setenv("MLOGB_ROOT", str(finished.path.parents[2]))
+    return finished
+
+
+def everything(root: Path) -> set[str]:
+    return {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()}
+
+
+def test_what_a_run_holds(in_finished):
+    assert everything(in_finished.path) == {
+        "tiny.ipynb", "results.parquet", "study.json", "environment.txt", "record.json", "SHA256SUMS",
+    }  # fmt: skip
+    assert in_finished.path.name.startswith("smoke-")
+    assert list(in_finished.results["regret"]) == [0.0, 2.0, 4.0]
+    assert problems(in_finished.path) == []
+    assert [path.name for path in in_finished.path.parent.iterdir()] == [in_finished.path.name]
+    jobs, threads, backend, folder = (in_finished.path / "environment.txt").read_text().split()
+    assert (jobs, threads, folder) == ("3", "1", "notebooks")
+    assert backend != "Agg"  # the caller's; the kernel chooses the one that keeps figures
+
+
+def test_the_record(in_finished):
+    record = json.loads((in_finished.path / "record.json").read_text())
+    assert record == in_finished.record
+    expected = {
+        "experiment": "tiny",
+        "profile": "smoke",
+        "overrides": {},
+        "parameters": {"n_rounds": 3, "step_size": 2.0},
+        "run": in_finished.path.name,
+        "notebook": "notebooks/tiny.md",
+        "code_digest": "c" * 64,
+        "git_clean": True,
+        "study": {
+            "studies": [{"data": [{"name": "Digits", "source": "nowhere", "rows": 5000}], "seed": 1}],
+            "findings": {},
+        },
+        "lock_sha256": provenance.sha256("numpy\n"),
+    }
+    assert {key: record[key] for key in expected} == expected
+    assert len(record["git_commit"]) == 40
+    assert record["environment"]["jobs"] == 3
+    assert record["environment"]["threads"]["OMP_NUM_THREADS"] == "1"
+    assert record["environment"]["blas"][0]["version"]
+    assert set(record["files"]) == everything(in_finished.path) - {"record.json", "SHA256SUMS"}
+    assert set(record["figures"]) == {"regret.png", "regret.pdf"}
+    assert record["started"].endswith("+00:00")
+
+
+def test_nothing_names_this_machine(in_finished):
+    for name in ("record.json", "tiny.ipynb", "study.json"):
+        text = (in_finished.path / name).read_text()
+        for place in (in_finished.path.parents[2], Path.home(), ROOT, "/tmp/"):
+            assert str(place) not in text, (name, place)
+        assert not re.search(rf"\b{re.escape(socket.gethostname())}\b", text)
+
+
+def test_the_stored_notebook(in_finished):
+    notebook = nbformat.read(in_finished.path / "tiny.ipynb", as_version=4)
+    assert check_executed(notebook) == []
+    assert "papermill" not in json.dumps(notebook)
+    injected = [c for c in notebook.cells if "injected-parameters" in c.metadata.get("tags", [])]
+    assert [c.source for c in injected] == ["# Parameters\nn_rounds = 3\nstep_size = 2.0\n"]
+    warning, printed = sorted(notebook.cells[-1].outputs, key=lambda output: output.name)
+    assert warning.text.startswith("<cell>:1: UserWarning: careful")
+    assert printed.text == ".\n"  # the project's folder
+
+
+def test_figures_have_sidecars(in_finished):
+    folder = in_finished.path.parents[2] / "figures" / "local"
+    assert {p.name for p in folder.iterdir()} == {"regret.png", "regret.pdf", "regret.json"}
+    sidecar = json.loads((folder / "regret.json").read_text())
+    assert sidecar == {
+        "run": f"papermill_runs/tiny/{in_finished.path.name}",
+        "experiment": "tiny",
+        "profile": "smoke",
+        "results_sha256": provenance.sha256(in_finished.path / "results.parquet"),
+        "git_commit": in_finished.record["git_commit"],
+        "sha256": {"png": provenance.sha256("pngnone"), "pdf": provenance.sha256("pdfnone")},
+    }
+    assert {p.name for p in runs.figures_of(in_finished)} == {"regret.png", "regret.pdf"}
+
+
+def test_a_complete_run_is_reused(in_finished, monkeypatch):
+    monkeypatch.setattr(runs, "_attempt", lambda *_: pytest.fail("executed again"))
+    again = execute("tiny", "smoke", jobs=1)
+    assert (again.path, again.record, again.reused) == (in_finished.path, in_finished.record, True)
+    assert [run.path for run in find_runs()] == [in_finished.path]
+    assert find_runs("other") == find_runs("tiny", "paper") == []
+
+
+def test_what_decides_the_name_of_a_run(in_finished, monkeypatch):
+    class ExecutedError(Exception):
+        pass
+
+    def attempt(experiment, partial, record, orders, noted):
+        raise ExecutedError(record["run"])
+
+    monkeypatch.setattr(runs, "_attempt", attempt)
+
+    def name(profile="smoke", **overrides):
+        with pytest.raises(ExecutedError) as caught:
+            execute("tiny", profile, overrides)
+        return str(caught.value)
+
+    text = in_finished.path.parents[2] / "notebooks" / "tiny.md"
+    kept = text.read_text()
+    names = [name("paper"), name(label="x"), name(label="y")]
+    assert [n.partition("-")[0] for n in names] == ["paper", "custom", "custom"]
+    text.write_text(kept + "\nMore.\n")
+    names.append(name())
+    text.write_text(kept)
+    with monkeypatch.context() as patch:
+        patch.setattr(provenance, "code_digest", lambda: "d" * 64)
+        names.append(name())
+    monkeypatch.setattr(runs, "data_digest", lambda: "e" * 64)
+    names.append(name())  # 5,000 digits or 70,000
+    assert len({*names, in_finished.path.name}) == 7
+
+
+def assert_locked(monkeypatch, root, module, name):
+    """Let the function pass only while the lock of the runs is held."""
+    function = getattr(module, name)
+
+    def checked(*arguments):
+        with (root / "papermill_runs" / ".lock").open() as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return function(*arguments)
+
+    monkeypatch.setattr(module, name, checked)
+
+
+@pytest.mark.slow
+def test_fresh_replaces_and_paper_figures_go_up(root, monkeypatch):
+    assert_locked(monkeypatch, root, runs, "_put_in_place")
+    assert_locked(monkeypatch, root, provenance, "publish_figures")
+    monkeypatch.setattr(provenance, "code_root", lambda: root)
+    make_project(root, STUDY, cell("(run / 'clock.txt').write_text(str(__import__('time').time_ns()))"))
+    first = execute("tiny", "paper")
+    clock = (first.path / "clock.txt").read_text()
+    assert {p.name for p in (root / "figures").iterdir()} == {"regret.png", "regret.pdf", "regret.json"}
+    assert first.record["git_commit"] is None
+    (first.path / "results.parquet").write_bytes(b"changed")
+    assert problems(first.path) == ["results.parquet was changed"]
+    second = execute("tiny", "paper")  # not complete any more, so executed again
+    assert not second.reused
+    assert second.path == first.path
+    assert (second.path / "clock.txt").read_text() != clock
+    third = execute("tiny", "paper", fresh=True)
+    assert not third.reused
+    assert third.record["files"]["clock.txt"] != second.record["files"]["clock.txt"]
+    assert [p.name for p in third.path.parent.iterdir()] == [third.path.name]
+    assert problems(third.path) == []
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ([STUDY, cell("1 / 0")], r"code cell 4 \(1 / 0\) failed: ZeroDivisionError: division by zero"),
+        pytest.param(
+            [STUDY, cell("import os; os._exit(1)")],
+            r"Kernel died in the cell: import os; os\._exit\(1\)",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            [STUDY, cell("raise SystemExit"), cell("2")],
+            r"code cell 4 \(raise SystemExit\) failed: SystemExit",
+            marks=pytest.mark.slow,
+        ),
+        ([cell("1")], r"wrote no results\.parquet\n.*wrote no study\.json"),
+        pytest.param(
+            [STUDY, cell("(run / 'study.json').write_text(json.dumps(str(run)))")],
+            r"study\.json names a path of this machine",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_a_failed_run_does_not_look_complete(root, cells, message):
+    make_project(root, *cells)
+    with pytest.raises(FailureError, match=message):
+        execute("tiny", "smoke", jobs=1)
+    assert all(p.name.startswith(".partial-smoke-") for p in (root / "papermill_runs/tiny").iterdir())
+    assert find_runs() == []
+    assert not (root / "figures").exists()
+    assert not list(root.rglob("record.json"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_nothing(root, kind, request):
+    # Where the suite runs in the background of a shell, interrupts are ignored.
+    request.addfinalizer(partial(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT)))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    make_project(root, STUDY, cell("(run / 'here').touch(); import time; time.sleep(60)"))
+
+    def interrupt():
+        while not list(root.glob("papermill_runs/tiny/*/here")):
+            time.sleep(0.05)
+        os.kill(os.getpid(), kind)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        execute("tiny", "smoke")
+    thread.join()
+    assert list((root / "papermill_runs/tiny").iterdir()) == []
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_leftovers_of_ended_attempts_are_swept(root):
+    (root / "experiments.yml").touch()
+    folder = root / "papermill_runs" / "tiny"
+    final = folder / "smoke-12345678"
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    machine, own = journal.owner().split("-")
+    dead, running, far = f"{machine}-{ended.pid}", f"{machine}-1", "00000000-1"
+    reused = f"{machine}-{os.getppid()}"  # the number of a batch that ended; another process has it now
+    stale = [folder / f".partial-smoke-12345678-{whose}" for whose in (dead, reused, f"{machine}-{own}")]
+    under_way = [folder / f".partial-smoke-12345678-{whose}" for whose in (running, far)]
+    for whose in (dead, running, far):
+        paths.write_atomically(journal.path_of("tiny", "smoke-12345678", whose), "{}")
+    other = folder / f".partial-smoke-99999999-{dead}"
+    aside = folder / f".partial-smoke-12345678-{dead}-old"
+    for left in [*stale, *under_way, other, aside]:
+        left.mkdir(parents=True)
+    with journal.held(journal.path_of("tiny", "smoke-12345678", running)):
+        runs.sweep(folder)
+    assert {p.name for p in folder.iterdir()} == {final.name, *(p.name for p in under_way)}
+
+
+def test_a_folder_without_a_record_is_no_run(root):
+    with pytest.raises(UsageError, match="is not a run"):
+        load_run(root)
+
+
+def test_git_state_ignores_runs_and_figures(in_finished):
+    root = in_finished.path.parents[2]
+    assert provenance.git_state(root)["git_clean"] is True
+    (root / "new.txt").touch()
+    assert provenance.git_state(root)["git_clean"] is False
+    (root / "new.txt").unlink()
+
+
+def test_code_digest_sees_the_library(monkeypatch, tmp_path):
+    monkeypatch.undo()
+    package = tmp_path / "mlogb_core"
+    (package / "inner").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    module = package / "inner" / "a.py"
+    module.write_text("x = 1\n")
+    monkeypatch.setattr(
+        provenance.importlib.util,
+        "find_spec",
+        lambda _: type("Spec", (), {"submodule_search_locations": [str(package)]}),
+    )
+    first = provenance.code_digest()
+    assert first == provenance.code_digest()
+    module.write_text("x = 2\n")
+    second = provenance.code_digest()
+    module.rename(module.with_name("b.py"))
+    assert len({first, second, provenance.code_digest()}) == 3
+
+
+def test_every_module_that_a_study_imports_is_in_the_digest():
+    """A module that decides results and is left out would let an old run pass for a new one."""
+    # They place, show, record and find; who obtains a trial does not decide what it holds.
+    neutral = {f"experiments/{name}.py" for name in ("execution", "journal", "plan", "progress")}
+    neutral |= {"runs/run.py", *(f"system/{name}.py" for name in ("paths", "provenance"))}
+    folder = Path(provenance.__file__).parents[1]
+    for name in provenance.RESULT_MODULES:
+        text = (folder / name).read_text()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "compendium":
+                folder_name, *module = node.module.split(".")[1:]
+                inner = module or [alias.name for alias in node.names]
+                found = {f"{folder_name}/{module}.py" for module in inner}
+                assert found <= {*provenance.RESULT_MODULES, *neutral}, name
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"files": [1]}'])
+def test_a_damaged_record_hides_no_other_run(in_finished, content):
+    folder = in_finished.path.with_name("smoke-deadbeef")
+    folder.mkdir()
+    (folder / "record.json").write_text(content)
+    try:
+        assert [run.name for run in find_runs()] == [in_finished.name]
+        assert runs.unreadable_runs() == ["papermill_runs/tiny/smoke-deadbeef"]
+        assert problems(folder) == ["record.json is missing or cannot be read"]
+    finally:
+        (folder / "record.json").unlink()
+        folder.rmdir()
+
+
+def test_damaged_data_stop_a_run_before_it_starts(root, monkeypatch):
+    make_project(root, STUDY)
+    monkeypatch.setenv("MLOGB_MNIST", str(root / "no-such-folder"))
+    with pytest.raises(UsageError, match="no-such-folder: expected one of"):
+        execute("tiny", "smoke")
+    assert not (root / "papermill_runs").exists()
+
+
+def test_one_process_at_a_time_puts_a_run_in_place(tmp_path):
+    """Two threads hold the same lock one after the other: what happens inside does not interleave."""
+    events = []
+
+    def work(name):
+        with paths.locked(tmp_path / "runs"):
+            events.append(name)
+            time.sleep(0.05)
+            events.append(name)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(events) == 6
+    assert events[::2] == events[1::2]

@@ -1,0 +1,532 @@
+"""Verification: a run as it was made passes, and one changed digit anywhere is found."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib.image
+import numpy as np
+import pandas as pd
+import pytest
+from batch_project import ROOT, make_real_project
+
+from compendium import cli
+from compendium.experiments import trials
+from compendium.runs import run as runs
+from compendium.runs import verification
+from compendium.runs.verification import verify
+from compendium.system import paths, provenance
+
+FILES = (
+    "record.json", "study.json", "tiny.ipynb", "results.parquet", "timings.parquet", "final.parquet",
+    "SHA256SUMS",
+)  # fmt: skip
+FIGURES = ("tiny_regret.png", "tiny_regret.pdf", "tiny_regret.json")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A project with one run of the profile that is committed."""
+    root = tmp_path_factory.mktemp("made")
+    make_real_project(root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLOGB_ROOT", str(root))
+        runs.execute("tiny", "paper")
+    return root
+
+
+@pytest.fixture
+def run(made, tmp_path, monkeypatch):
+    """A copy that may be spoilt."""
+    root = tmp_path / "project"
+    shutil.copytree(made, root)
+    monkeypatch.setenv("MLOGB_ROOT", str(root))
+    [run] = runs.find_runs()
+    return run
+
+
+@pytest.fixture
+def without_kernel(monkeypatch):
+    """What is found without executing the notebook or a trial again."""
+    for name in ("_replay_problems", "_trial_problems"):
+        monkeypatch.setattr(verification, name, lambda *_: [])
+
+
+@pytest.mark.slow
+def test_a_run_as_it_was_made(run, monkeypatch):
+    computed, compute = [], trials.TrialSpec.compute
+
+    def note(spec, *arguments):
+        computed.append(spec.key)
+        return compute(spec, *arguments)
+
+    monkeypatch.setattr(trials.TrialSpec, "compute", note)
+    before = {path: path.read_bytes() for path in paths.project_root().rglob("*") if path.is_file()}
+    assert verify(run, sample=2) == []
+    assert len(set(computed)) == len(computed) == 2
+    assert {path: path.read_bytes() for path in paths.project_root().rglob("*") if path.is_file()} == before
+
+
+def places_of(content):
+    """The first and the last byte, some between, and every kind of byte that occurs but once."""
+    steps = range(0, len(content), max(len(content) // 12, 1))
+    return sorted({0, len(content) - 1, *steps})
+
+
+@pytest.mark.parametrize("name", [*FILES, *(f"figures/{name}" for name in FIGURES)])
+def test_a_flipped_bit_is_found(run, without_kernel, name):
+    assert verify(run) == []
+    path = paths.figures_folder() / Path(name).name if name.startswith("figures/") else run.path / name
+    content = path.read_bytes()
+    for place in places_of(content):
+        for bit in (1, 2, 32, 128):
+            spoilt = bytearray(content)
+            spoilt[place] ^= bit
+            path.write_bytes(spoilt)
+            try:
+                found = verify(runs.load_run(run.path))
+            except paths.UsageError:  # the record is none any more
+                found = ["unreadable"]
+            assert found, (name, place, bit)
+    path.write_bytes(content)
+    assert verify(run) == []
+
+
+def test_every_digit_of_the_list_of_checksums_counts(run, without_kernel):
+    path = run.path / "SHA256SUMS"
+    text = path.read_text()
+    for place, letter in enumerate(text):
+        path.write_text(text[:place] + ("1" if letter == "0" else "0") + text[place + 1 :])
+        assert verify(run), place
+    for spoilt in (text.replace("\n", "\r\n"), text.rstrip("\n"), text + "\n", "", text.upper()):
+        path.write_bytes(spoilt.encode())
+        assert verify(run), spoilt
+    path.unlink()
+    assert verify(run) == ["record.json was changed", "SHA256SUMS was changed"]
+
+
+def test_the_list_is_one_for_sha256sum(run):
+    tool = shutil.which("sha256sum")
+    if tool is None:
+        pytest.skip("there is no sha256sum here")
+    subprocess.run([tool, "--quiet", "--strict", "-c", "SHA256SUMS"], cwd=run.path, check=True)
+
+
+def test_files_that_are_missing_or_too_many(run, without_kernel):
+    (run.path / "more.txt").touch()
+    assert verify(run) == ["more.txt is not of the run"]
+    (run.path / "more.txt").unlink()
+    (run.path / "final.parquet").unlink()
+    assert verify(run) == ["final.parquet is missing"]
+
+
+def forge(run, **files):
+    """Change files of a run and every checksum with them, as somebody would who knows how."""
+    for name, content in files.items():
+        (run.path / name).write_bytes(content)
+    record = json.loads((run.path / "record.json").read_text())
+    record["study"] = json.loads((run.path / "study.json").read_text())
+    record["files"] = {name: provenance.sha256(run.path / name) for name in record["files"]}
+    write_record(run, record)
+    return runs.load_run(run.path)
+
+
+def write_record(run, record):
+    (run.path / "record.json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    kept = record["files"] | {"record.json": provenance.sha256(run.path / "record.json")}
+    (run.path / "SHA256SUMS").write_text("".join(f"{kept[name]}  {name}\n" for name in sorted(kept)))
+
+
+def changed_table(run, name, column, row=0, by=1e-9):
+    table = pd.read_parquet(run.path / name)
+    table[column] = table[column].astype(float)
+    table.loc[row, column] += by
+    stream = io.BytesIO()
+    table.to_parquet(stream, compression="zstd", index=False)
+    return stream.getvalue()
+
+
+@pytest.mark.slow
+def test_forged_outputs_are_found_by_executing_again(run):
+    """Checksums and record fit; a printed digit, a table's digit, a pixel and a finding do not."""
+    notebook = json.loads((run.path / "tiny.ipynb").read_text())
+    outputs = [output for one in notebook["cells"] for output in one.get("outputs", [])]
+    printed = next(output for output in outputs if output["output_type"] == "stream")
+    text = "".join(printed["text"])
+    digit = next(letter for letter in reversed(text) if letter.isdecimal())
+    printed["text"] = text[::-1].replace(digit, str((int(digit) + 1) % 10), 1)[::-1]
+    table = next(output for output in outputs if "text/html" in output.get("data", {}))
+    table["data"]["text/html"] = "".join(table["data"]["text/html"]).replace("<td>", "<td>1", 1)
+    picture = next(output for output in outputs if "image/png" in output.get("data", {}))
+    pixels = matplotlib.image.imread(io.BytesIO(base64.b64decode(picture["data"]["image/png"])))
+    pixels = np.array(pixels)
+    pixels[5, 5, :3] = 0.5
+    stream = io.BytesIO()
+    matplotlib.image.imsave(stream, pixels, format="png")
+    picture["data"]["image/png"] = base64.b64encode(stream.getvalue()).decode()
+    study = json.loads((run.path / "study.json").read_text())
+    study["findings"]["regret"] += 1e-9
+    forged = {"tiny.ipynb": json.dumps(notebook).encode(), "study.json": json.dumps(study).encode()}
+    found = "\n".join(verify(forge(run, **forged), sample=0))
+    for message in (
+        "the text differs from the stored one", "the text/html output differs",
+        "the picture differs from the stored one", "study.json: the notebook hands over another one",
+    ):  # fmt: skip
+        assert message in found
+    assert len(found.splitlines()) == 4
+
+
+@pytest.mark.slow
+def test_forged_tables_are_found_by_the_trials(run, monkeypatch):
+    """The notebook reads the tables, so it prints what was forged; the trials know better."""
+    monkeypatch.setattr(verification, "_replay_problems", lambda *_: [])
+    kept = {
+        name: (run.path / name).read_bytes()
+        for name in ("results.parquet", "final.parquet", "timings.parquet")
+    }
+    columns = {
+        "results.parquet": "regret",
+        "final.parquet": "parameter_norm",
+        "timings.parquet": "total_mean_ms",
+    }
+
+    def found(spoilt, sample):
+        # The sidecar of the figure names the checksum of the table, so it sees the change as well.
+        return [line for line in verify(spoilt, sample) if not line.startswith("figures: tiny_regret.json")]
+
+    for name, column in columns.items():
+        spoilt = forge(run, **{name: changed_table(run, name, column)})
+        assert found(spoilt, sample=0) == [
+            f"tiny, small, trial 0: the stored trial gives other rows of {name}"
+        ]
+        forge(run, **kept)
+    shutil.rmtree(paths.trials_folder())  # as in a clone
+    for name in ("results.parquet", "final.parquet"):
+        spoilt = forge(run, **{name: changed_table(run, name, columns[name], by=1e-6)})
+        assert found(spoilt, sample=0) == []
+        assert found(spoilt, sample=8) == [
+            f"tiny, small, trial 0: computed again, it gives other rows of {name}"
+        ]
+        forge(run, **kept)
+    assert verify(run, sample=8) == []
+
+
+def test_a_record_that_contradicts_itself(run, without_kernel):
+    record = run.record
+    for change, message in (
+        (
+            {"parameters": {"n_rounds": 31, "n_trials": 4}},
+            "parameters are not those that the notebook was given",
+        ),
+        ({"run": "paper-00000000"}, "it is the record of another run"),
+        ({"study": {"studies": [], "findings": {}}}, "the record has another one"),
+    ):
+        write_record(run, record | change)
+        assert message in "\n".join(verify(runs.load_run(run.path)))
+
+
+def test_a_cell_that_was_not_executed(run, monkeypatch):
+    monkeypatch.setattr(verification, "_trial_problems", lambda *_: [])
+    notebook = json.loads((run.path / "tiny.ipynb").read_text())
+    codes = [one for one in notebook["cells"] if one["cell_type"] == "code"]
+    codes[1]["execution_count"] = codes[1]["execution_count"] + 5
+    found = verify(forge(run, **{"tiny.ipynb": json.dumps(notebook).encode()}))
+    assert len(found) == 1
+    assert "out of order" in found[0]
+
+
+def test_a_figure_of_a_later_run_is_no_fault_and_one_that_is_gone_is(run, without_kernel, made):
+    later = run.path.with_name("paper-99999999")
+    shutil.copytree(run.path, later)
+    folder = paths.figures_folder()
+    sidecar = json.loads((folder / "tiny_regret.json").read_text())
+    (folder / "tiny_regret.json").write_text(
+        json.dumps(sidecar | {"run": "papermill_runs/tiny/paper-99999999"})
+    )
+    assert verify(run) == []
+    shutil.rmtree(later)  # a run that is not there drew nothing
+    assert verify(run) == ["figures: tiny_regret.json is not as the run left it"]
+    for path in folder.iterdir():
+        path.unlink()
+    assert len(verify(run)) == 3
+
+
+def test_figures_are_drawn_again(run, tmp_path):
+    drawn = tmp_path / "drawn"
+    drawn.mkdir()
+    original = paths.figures_folder() / "tiny_regret.png"
+    pixels = np.array(matplotlib.image.imread(original))
+
+    def found(image, pdf=b"as another version writes it"):
+        matplotlib.image.imsave(drawn / "tiny_regret.png", image)
+        (drawn / "tiny_regret.pdf").write_bytes(pdf)
+        return list(verification._picture_problems(run, drawn))
+
+    assert found(pixels) == []  # other bytes, the same picture
+    spoilt = pixels.copy()
+    spoilt[10, 10, :3] = 0.0
+    assert len(found(spoilt)) == 2
+    (drawn / "other.png").touch()
+    (drawn / "tiny_regret.pdf").unlink()
+    assert list(verification._picture_problems(run, drawn))[:2] == [
+        "figures: other.png is drawn only now",
+        "figures: tiny_regret.pdf is not drawn again",
+    ]
+
+
+def test_what_cannot_be_checked_is_not_verified(run, monkeypatch):
+    def breaks(*_):
+        raise KeyError("settings")
+
+    for name in ("_replay_problems", "_trial_problems"):
+        monkeypatch.setattr(verification, name, breaks)
+    assert verify(run) == ["cannot be checked: KeyError: 'settings'"] * 2
+
+
+def test_the_sample_is_spread_and_the_same_every_time(run):
+    study = run.record["study"]["studies"][0]
+    specs = verification.Study.model_validate(
+        {name: study[name] for name in verification.Study.model_fields}
+    ).specs()
+    first = verification._sampled(specs, 3, "a run")
+    assert first == verification._sampled(specs, 3, "a run")
+    assert len({spec.key for spec in first}) == 3
+    assert len({tuple(s.key for s in verification._sampled(specs, 3, f"{n}")) for n in range(6)}) > 1
+    slow = [
+        spec.model_copy(update={"setting": spec.setting.model_copy(update={"policies": ("oful-printed",)})})
+        for spec in specs
+    ]
+    mixed = verification._sampled([*slow, *specs], 8, "a run")
+    assert {spec.setting.policies for spec in mixed} == {("eofd", "random")}
+
+
+@pytest.mark.slow
+def test_nbval_executes_a_run_in_its_folder(run):
+    """A committed run is compared output by output, without computing a trial."""
+    shutil.rmtree(paths.trials_folder())
+    notebook = run.path / "tiny.ipynb"
+    arguments = [
+        "-q",
+        "--nbval",
+        "--nbval-current-env",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        os.devnull,
+        str(notebook),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments], capture_output=True, text=True, check=False,
+        cwd=paths.project_root(), env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+    assert not paths.trials_folder().exists()
+    assert runs.problems(run.path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["the same", "another"])
+def test_only_the_final_states_may_differ_in_last_digits(run, monkeypatch, version):
+    """What was played must be the same to the bit, in another version of the library too."""
+    monkeypatch.setattr(verification, "_replay_problems", lambda *_: [])
+    shutil.rmtree(paths.trials_folder())
+    if version == "another":
+        monkeypatch.setattr(verification.trials, "library_digest", lambda: version)
+    kept = {name: (run.path / name).read_bytes() for name in ("results.parquet", "final.parquet")}
+
+    def found(name, column, by):
+        spoilt = forge(run, **{name: changed_table(run, name, column, by=by)})
+        lines = [line for line in verify(spoilt, 8) if "computed again" in line]
+        forge(run, **kept)
+        return lines
+
+    assert found("final.parquet", "parameter_norm", 1e-12) == []
+    for name, column, by in (("final.parquet", "parameter_norm", 1e-6), ("results.parquet", "regret", 1e-12)):
+        (line,) = found(name, column, by)
+        assert line.endswith(name if version == "the same" else f"{name} (the library has changed since)")
+
+
+def forged_notebook(run, change):
+    """The executed notebook with a change in its cells, and every checksum to match."""
+    notebook = json.loads((run.path / "tiny.ipynb").read_text())
+    change(notebook["cells"])
+    return forge(run, **{"tiny.ipynb": json.dumps(notebook).encode()})
+
+
+def test_forged_cells_are_found_in_the_text(run, monkeypatch):
+    """A formula, a sentence and an injected cell that were changed print the same outputs as before."""
+    for name in ("_replay_problems", "_trial_problems", "_figure_problems"):
+        monkeypatch.setattr(verification, name, lambda *_: [])
+    assert verify(run) == []
+    stored = (run.path / "tiny.ipynb").read_bytes()
+
+    def found(change):
+        lines = verify(forged_notebook(run, change))
+        forge(run, **{"tiny.ipynb": stored})
+        return lines
+
+    def in_cell(word, old, new):
+        def change(cells):
+            [one] = [one for one in cells if word in "".join(one["source"])]
+            one["source"] = "".join(one["source"]).replace(old, new)
+
+        return change
+
+    for word, old, new in (
+        ("Synthetic(", "norm_bound=2.0", "norm_bound=4.0 / 2"),
+        ("# A tiny experiment", "tiny", "great"),
+        ("# Parameters", "n_trials = 4", "n_trials = 4\nn_rounds += 0"),
+    ):
+        [line] = found(in_cell(word, old, new))
+        assert "is not that of the text (notebooks/tiny.md)" in line
+    [line] = found(lambda cells: cells.pop(0))
+    assert "cells where its text" in line
+    [line] = found(lambda cells: cells[-1]["metadata"].update(tags=["hide-input"]))
+    assert "is not that of the text" in line
+
+
+def test_the_text_is_found_at_the_commit_of_the_run_or_named_as_not_found(run, monkeypatch):
+    for name in ("_replay_problems", "_trial_problems", "_figure_problems"):
+        monkeypatch.setattr(verification, name, lambda *_: [])
+    root = paths.project_root()
+    git = ["git", "-C", str(root), "-c", "user.name=n", "-c", "user.email=e"]
+    for arguments in (["init", "-q"], ["add", "notebooks"], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *arguments], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
+    text = root / "notebooks" / "tiny.md"
+    text.write_text(text.read_text() + "\nMore.\n")
+
+    def checked(**changes):
+        report = verification.Report()
+        write_record(run, run.record | {"git_commit": commit.strip(), "git_clean": True} | changes)
+        return verify(runs.load_run(run.path), report=report), report.gaps
+
+    assert checked() == ([], [])
+    found, _ = checked(notebook_sha256=provenance.sha256("another"))
+    assert found == [
+        f"record.json: notebooks/tiny.md at commit {commit[:9]} is not the text that the record names"
+    ]
+    for changes, message in (
+        ({"git_commit": "0" * 40}, "commit 000000000 is not in this repository"),
+        ({"git_clean": False}, "the run was not made from a clean commit"),
+        ({"git_commit": None, "git_clean": None}, "the run was not made from a clean commit"),
+    ):
+        found, [gap] = checked(**changes)
+        assert found == []
+        assert message in gap
+
+
+def test_all_trials_find_what_a_sample_misses(run, monkeypatch):
+    """A number outside the sample, a margin and the data, with every checksum to match."""
+    for name in ("_replay_problems", "_figure_problems"):
+        monkeypatch.setattr(verification, name, lambda *_: [])
+    shutil.rmtree(paths.trials_folder())  # as in a clone
+    said = []
+    assert verify(run, 1, verification.Report(said.append)) == []
+    assert len(said) == 1
+    sampled = said[0].split("computed again: tiny, ")[1].split(" (1 of 1")[0]
+    table = pd.read_parquet(run.path / "results.parquet")
+    names = table["setting"].astype(str) + ", trial " + table["trial"].astype(str)
+    outside = next(i for i, name in enumerate(names) if name != sampled)
+    kept = {name: (run.path / name).read_bytes() for name in ("results.parquet", "study.json")}
+    forged = forge(run, **{"results.parquet": changed_table(run, "results.parquet", "regret", outside, 0.25)})
+    assert verify(forged, 1) == []
+    said = []
+    (line,) = verify(forged, None, verification.Report(said.append))
+    assert line == f"tiny, {names[outside]}: computed again, it gives other rows of results.parquet"
+    assert len(said) == 8
+    forge(run, **kept)
+    study = json.loads((run.path / "study.json").read_text())
+    study["studies"][0]["smallest_margin"][0]["after_round_1"] *= 2
+    study["studies"][0]["data"] = [{"name": "MNIST", "rows": 70000, "source": "x", "sha256": "0"}]
+    found = verify(forge(run, **{"study.json": json.dumps(study).encode()}), None)
+    assert found[0] == "study.json: tiny names other data than those of its problems"
+    assert found[1].startswith("study.json: tiny, ")
+    assert found[1].endswith("computed again, its margin differs")
+    assert len(found) == 2
+    more = pd.concat([table, table.assign(trial=np.int32(9))], ignore_index=True)
+    stream = io.BytesIO()
+    more.to_parquet(stream, index=False)
+    forge(run, **kept)
+    found = verify(forge(run, **{"results.parquet": stream.getvalue()}))
+    assert "results.parquet: small, trial 9, is of no study" in found
+
+
+def test_a_run_is_read_back_without_its_data(run, monkeypatch, tmp_path):
+    """The data are described by the run; what needs them is named and not called verified."""
+    from compendium.experiments.problems import Classes, Rated, Synthetic
+    from compendium.experiments.study import Study, measured
+
+    setting = trials.Setting(
+        name="rated", problem=Rated(source="insteval"), sketch_size=2, regularization=1.0, step_size=1.0,
+        norm_bound=1.0, radius={"kind": "ridge", "scale": 0.1}, policies=("random",),
+    )  # fmt: skip
+    plain = setting.model_copy(update={
+        "name": "plain", "problem": Synthetic(dimension=3, rewards=(1.0,), parameter_norm=1.0)
+    })  # fmt: skip
+    study = Study(experiment="x", settings=(setting, plain), n_rounds=2, n_trials=2, seed=1)
+    data = {"name": "InstEval", "rows": 7, "n_features": 11, "sha256": "0" * 64}
+    content = {"studies": [{"data": [data]}], "findings": {"peak": [1.5]}}
+    (run.path / "study.json").write_text(json.dumps(content))
+    monkeypatch.chdir(run.path)
+    assert setting.problem.data() == data
+    assert setting.problem.n_features == 11
+    assert study.specs()[0].identity()["data"] == "0" * 64
+    with pytest.raises(ValueError, match="Fashion-MNIST is not on this machine"):  # the run had none
+        Classes(source="fashion").data()
+    assert measured("peak", lambda: pytest.fail("measured again")) == [1.5]
+    with pytest.raises(ValueError, match="holds no measurement 'other'"):
+        measured("other", lambda: 1)
+    monkeypatch.chdir(tmp_path)
+    assert measured("peak", lambda: 2) == 2
+
+    def absent(self):
+        raise verification.DataError("needs a package")
+
+    monkeypatch.setattr(Rated, "found", absent)
+    known, gaps = verification._with_their_data(study.specs(), {})
+    assert [spec.setting.name for spec in known] == ["plain", "plain"]
+    assert gaps == ["2 trials of x cannot be computed again: needs a package"]
+    monkeypatch.setattr(Rated, "found", lambda self: data | {"sha256": "1" * 64})
+    known, gaps = verification._with_their_data(study.specs(), {"0" * 64: data})
+    why = "the run had other data of the name InstEval than this machine"
+    assert gaps == [f"2 trials of x cannot be computed again: {why}"]
+    [line] = verification._data_problems(study, [data | {"rows": 8, "sha256": "1" * 64}])
+    assert line == "study.json: x does not describe InstEval as it is"
+
+
+def test_digits_of_a_run_go_before_those_of_the_machine(run, monkeypatch):
+    """A run on the shipped digits is verified with them where a folder of others is named."""
+    monkeypatch.setenv("MLOGB_MNIST", "/nowhere")
+    record = {"study": {"studies": [{"data": [
+        {"name": "MNIST", "sha256": "0", "source": verification.SHIPPED_SOURCE}
+    ]}]}}  # fmt: skip
+    with verification._recorded_digits(runs.Run(run.path, record)):
+        assert os.environ["MLOGB_MNIST"] == verification.SHIPPED
+    assert os.environ["MLOGB_MNIST"] == "/nowhere"
+
+
+def test_a_run_behind_a_symbolic_link(run, without_kernel, tmp_path, capsys, monkeypatch):
+    """The folder of the runs may be a link to a larger disk, and so may the way to the project."""
+    folder = paths.runs_folder()
+    shutil.move(folder, tmp_path / "disk")
+    folder.symlink_to(tmp_path / "disk")
+    (tmp_path / "way").symlink_to(paths.project_root())
+    inside = run.path.relative_to(folder)
+    for place in (run.path, tmp_path / "disk" / inside, tmp_path / "way" / "papermill_runs" / inside):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main(["verify", str(place)])
+        assert (stopped.value.code, capsys.readouterr().out) == (0, f"{run.name}: verified\n")
+    shutil.copytree(tmp_path / "disk" / inside, tmp_path / "copy")
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["verify", str(tmp_path / "copy")])
+    assert stopped.value.code == 2
+    assert "copy is not in the project at" in capsys.readouterr().err
