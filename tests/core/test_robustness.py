@@ -107,8 +107,7 @@ STREAMS = (
     "collinear",
 )
 
-# After x = 0 the parameter is where it was, on the sphere up to the last bit: if that bit is outside, the
-# literal algorithm looks for a root that roundoff does not leave it, and stops.
+# After x = 0 the parameter is where it was, on the sphere up to the last bit, which may be outside.
 ZERO_ROWS = "zero rows"
 
 
@@ -250,7 +249,7 @@ def attempt(call, *arguments, default=None):
 def test_degenerate_streams_play_the_literal_algorithm(K, d, m, kind, stream):
     policy = make(kind, K, d, m, norm_bound=1.0)
     result = follow(policy, literal_of(kind, policy), action_sets(stream, 150, 6, d, seed=K))
-    assert result.rounds == 150 or stream == ZERO_ROWS
+    assert result.rounds == 150
     assert result.parameter <= 1e-11
     assert result.shrinkage <= 1e-11
 
@@ -262,7 +261,7 @@ def test_degenerate_streams_play_the_literal_algorithm(K, d, m, kind, stream):
 def test_degenerate_streams_play_the_full_matrix(K, d, kind, stream):
     policy = make(kind, K, d, norm_bound=1.0)
     result = follow(policy, literal_of(kind, policy), action_sets(stream, 100, 6, d, seed=K))
-    assert result.rounds == 100 or stream == ZERO_ROWS
+    assert result.rounds == 100
     assert result.parameter <= 1e-11
 
 
@@ -304,7 +303,7 @@ def test_degenerate_streams_for_thousands_of_rounds(kind, stream, K, d, m, round
     policy = make(kind, K, d, m)
     sets = action_sets(stream, rounds, 8, d, seed=5)
     result = follow(policy, literal_of(kind, policy), sets, check_every=20)
-    assert result.rounds == rounds or stream == ZERO_ROWS
+    assert result.rounds == rounds
     assert result.parameter <= 1e-10
     assert result.shrinkage <= 1e-11 * max(1.0, policy.curvature.shrinkage)
 

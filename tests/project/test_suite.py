@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,3 +111,20 @@ def test_the_last_line_of_ci_is_a_closing_line(tmp_path, code, closing):
     )
     assert (done.returncode, done.stdout.splitlines()[-1]) == (code, closing)
     assert not done.stderr
+
+
+@pytest.mark.slow
+def test_nbval_executes_with_the_configuration_of_a_batch(tmp_path):
+    """None of a user's variables reaches a notebook that is compared with its stored outputs."""
+    (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text())
+    seen = "import os\nprint('HOSTILE' in os.environ, os.environ['OMP_NUM_THREADS'])"
+    output = nbformat.v4.new_output("stream", text="False 1\n")
+    cell = nbformat.v4.new_code_cell(seen, execution_count=1, outputs=[output])
+    notebook = nbformat.v4.new_notebook(cells=[cell])
+    nbformat.write(notebook, tmp_path / "a.ipynb")
+    hostile = {"HOSTILE": "1", "OMP_NUM_THREADS": "2", "MLOGB_ROOT": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--nbval", "--nbval-current-env", "-p", "no:cacheprovider"],
+        cwd=tmp_path, capture_output=True, text=True, check=False, env=os.environ | hostile,
+    )  # fmt: skip
+    assert "1 passed" in done.stdout, done.stdout
