@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from compendium import cleaning, journal, paths, runs
+from compendium import cleaning, cli, journal, paths, runs
 
 
 @pytest.fixture(autouse=True)
@@ -200,3 +200,20 @@ def test_where_there_are_no_locks_nothing_has_ended_for_certain(root, monkeypatc
     assert journal.is_alive(journal.owner(), path) is False
     monkeypatch.setattr(journal, "fcntl", None)
     assert journal.is_alive(journal.owner(), path) is None
+
+
+def test_status_says_with_what_a_batch_failed(tmp_path, monkeypatch, capsys):
+    (tmp_path / "experiments.yml").write_text("experiments: {}\n")
+    monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
+
+    def fails():
+        with journal.kept("tiny", "custom", "custom-1", parameters={}) as variables:
+            monkeypatch.setenv(journal.VARIABLE, variables[journal.VARIABLE])
+            journal.note(["a"])
+            raise paths.FailureError("cell 3:\n  no regret")
+
+    with pytest.raises(paths.FailureError):
+        fails()
+    with pytest.raises(SystemExit):
+        cli.main(["status"])
+    assert capsys.readouterr().out.endswith("tries again from there: cell 3: no regret\n")
