@@ -43,7 +43,7 @@ lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint  ## lint, types, unit, property and doc tests, the derivations, a smoke batch (about four minutes)
+test: lint  ## lint, types, unit, property and doc tests, the derivations, a smoke batch (some five minutes)
 	$(PYTEST) --nbval -m "not slow and not very_slow and not browser"
 
 test-all: test  ## what CI runs: `make test`, then all that is slow or needs a browser, then every BLAS kernel

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -111,6 +112,8 @@ def run(
         part = parse_shard(shard) if shard else None
     except ValueError as error:
         raise UsageError(str(error)) from None
+    if cluster and not re.fullmatch(r"(\w+://)?[^/\s]+:\d{1,5}", cluster):
+        raise UsageError(f"--cluster must be an address such as tcp://10.0.0.5:8786, got {cluster!r}")
     orders = Orders(jobs=jobs, shard=part, cluster=cluster or None, plan_only=dry_run)
     failures = []
     for point in points:
@@ -171,6 +174,8 @@ def status() -> None:
         )
         running = sum(state.running for state in states)
         doing = "running" if running else "stopped; the same `mlogb run` goes on from there"
+        if not running and known.error:
+            doing = f"ended with an error, and the same `mlogb run` tries again from there: {known.error}"
         doing += f" in {running} processes" if running > 1 else ""
         if not running and not all(state.ended for state in states):
             doing = "on another machine, and has given no sign of life for a while"
@@ -210,8 +215,9 @@ def verify(
     The cells are compared with the text that the notebook was made from, and every output with what they
     give when they are executed on the stored tables. By default one trial of each study is computed again:
     a forger who changes a number of another trial in the tables, and all that follows from it, is not
-    found. --all finds it. What was measured, times and memory, is not measured again. The exit code is 0
-    where nothing contradicts the record; what could not be checked on this machine is named.
+    found. --all finds it. What was measured is not measured again: times, memory, and what the record says
+    of the machine, its libraries and its date. The exit code is 0 where nothing contradicts the record; what
+    else could not be checked on this machine is named.
     """
     from compendium.runs import run as runs
     from compendium.runs.verification import Report

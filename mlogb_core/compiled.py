@@ -93,12 +93,29 @@ class CompiledPolicy(OptimisticPolicy):
     ------
     ValueError
         If the curvature is of another class, a subclass included; the message names it.
+
+    Notes
+    -----
+    A subclass may override `select`, `scores` and `update`. What they are made of (names with an underscore)
+    are kernels here, and an `OptimisticPolicy` that changes one of these has to be played without
+    `compiled=True`.
     """
 
     compiled = True
-    curvature: Any  # its arrays are the kernels' business, whichever it is
 
     def __init__(self, curvature: Any, rewards: Any, **settings: Any) -> None:
+        super().__init__(curvature, rewards, **settings)
+        self._total = 0.5 * float(self.rewards.sum())
+        if curvature.n_features != _TINY:
+            _compile_kernels()
+
+    @property
+    def curvature(self) -> Any:
+        """The accumulated Hessian, whose arrays the kernels read and write."""
+        return self._curvature
+
+    @curvature.setter
+    def curvature(self, curvature: Any) -> None:
         # Exactly these: of a subclass the kernels would leave out what it does otherwise.
         if type(curvature) not in (FrequentDirections, DenseCurvature):
             raise ValueError(
@@ -106,10 +123,7 @@ class CompiledPolicy(OptimisticPolicy):
                 f"DenseCurvature itself, got {type(curvature).__qualname__}: without compiled=True it is "
                 "played by its own code"
             )
-        super().__init__(curvature, rewards, **settings)
-        self._total = 0.5 * float(self.rewards.sum())
-        if curvature.n_features != _TINY:
-            _compile_kernels()
+        self._curvature = curvature
 
     def _estimate(self, actions: Array, squares: Array) -> _Estimate:
         actions = _writable(actions)

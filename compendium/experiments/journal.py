@@ -61,6 +61,8 @@ class State(NamedTuple):
         Whether it is certain that no process works on it any more.
     parameters : dict or None
         What the notebook is given; None if the journal does not say.
+    error : str or None
+        With what the batch failed; None if it did not, or was stopped from outside.
     """
 
     experiment: str
@@ -73,6 +75,7 @@ class State(NamedTuple):
     path: Path
     ended: bool = False
     parameters: dict[str, Any] | None = None
+    error: str | None = None
 
 
 def folder() -> Path:
@@ -129,6 +132,8 @@ def kept(
         except BaseException as error:
             with suppress(OSError, ValueError):  # what stopped the batch is what has to be said
                 entry = json.loads(path.read_text(encoding="utf-8")) | {"ended": True}
+                if isinstance(error, paths.FailureError):
+                    entry["error"] = " ".join(str(error).split())
                 if plan_only or (isinstance(error, paths.FailureError) and not entry["trials"]):
                     path.unlink(missing_ok=True)
                 else:
@@ -192,6 +197,7 @@ def states() -> list[State]:
                     path=path,
                     ended=alive is False,
                     parameters=entry.get("parameters"),
+                    error=entry.get("error"),
                 )
             )
     return sorted(found, key=lambda state: (state.started, state.path))

@@ -153,6 +153,17 @@ def round_times(timings: pd.DataFrame, titles: Mapping[str, str], policies: Sequ
     return figure
 
 
+def logarithmic(axis: Axes) -> None:
+    """Make both scales of an axis logarithmic, as far as what is drawn on it has positive values.
+
+    Matplotlib does not draw a logarithmic axis without any: a game of one round may have no regret.
+    """
+    axis.set(
+        xscale="log" if np.isfinite(axis.dataLim.minposx) else "linear",
+        yscale="log" if np.isfinite(axis.dataLim.minposy) else "linear",
+    )
+
+
 def save(figure: Figure, name: str) -> None:
     """Hand a figure to the batch that executes the notebook, as PNG and PDF; without one, do nothing."""
     folder = os.environ.get("MLOGB_RUN_DIR")

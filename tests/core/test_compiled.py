@@ -13,8 +13,8 @@ import pytest
 from helpers import STREAMS, action_stream, ellipsoid_projection
 
 import mlogb_core
-from mlogb_core import OptimisticPolicy, RidgeRadius, TheoremRadius, _linalg, eofd, oful
-from mlogb_core.curvature import NoCurvature
+from mlogb_core import ConstantRadius, OptimisticPolicy, RidgeRadius, TheoremRadius, _linalg, eofd, oful
+from mlogb_core.curvature import FrequentDirections, NoCurvature
 from mlogb_core.curvature.low_rank import _shifted_factor
 from mlogb_core.literal import LiteralEOFD, LiteralOFUL
 from mlogb_core.policies import movement
@@ -532,3 +532,15 @@ def test_without_numba_the_message_says_what_to_install():
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "compiled=True needs numba: pip install .[fast]"
+
+
+def test_a_curvature_that_is_put_in_later_is_looked_at_too():
+    class Own(FrequentDirections):
+        """Could do anything otherwise."""
+
+    policy = eofd(5, [1.0], compiled=True, sketch_size=3, regularization=1.0, step_size=1.0, norm_bound=1.0,
+                  radius=ConstantRadius(0.1))  # fmt: skip
+    kept = policy.curvature
+    with pytest.raises(ValueError, match=r"curvature must be .* got .*Own"):
+        policy.curvature = Own(1, 5, 1.0, 3)
+    assert policy.curvature is kept

@@ -11,10 +11,14 @@ import time
 
 import pytest
 
+<<<<<<< HEAD:tests/experiments/test_journal.py
 from compendium.experiments import journal
 from compendium.runs import cleaning
 from compendium.runs import run as runs
 from compendium.system import paths
+=======
+from compendium import cleaning, cli, journal, paths, runs
+>>>>>>> cand-e:tests/test_journal.py
 
 
 @pytest.fixture(autouse=True)
@@ -205,3 +209,20 @@ def test_where_there_are_no_locks_nothing_has_ended_for_certain(root, monkeypatc
     assert journal.is_alive(journal.owner(), path) is False
     monkeypatch.setattr(journal, "fcntl", None)
     assert journal.is_alive(journal.owner(), path) is None
+
+
+def test_status_says_with_what_a_batch_failed(tmp_path, monkeypatch, capsys):
+    (tmp_path / "experiments.yml").write_text("experiments: {}\n")
+    monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
+
+    def fails():
+        with journal.kept("tiny", "custom", "custom-1", parameters={}) as variables:
+            monkeypatch.setenv(journal.VARIABLE, variables[journal.VARIABLE])
+            journal.note(["a"])
+            raise paths.FailureError("cell 3:\n  no regret")
+
+    with pytest.raises(paths.FailureError):
+        fails()
+    with pytest.raises(SystemExit):
+        cli.main(["status"])
+    assert capsys.readouterr().out.endswith("tries again from there: cell 3: no regret\n")

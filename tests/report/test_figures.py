@@ -270,3 +270,16 @@ def test_every_panel_shows_all_of_its_curves(log):
         sums = rounds[rounds["setting"] == setting].groupby(["policy", "trial"])["regret"].sum()
         assert axis.get_ylim()[1] >= sums.groupby("policy").mean().max()
         assert axis.get_yscale() == ("log" if log else "linear")
+
+
+def test_an_axis_without_positive_values_is_not_logarithmic(tmp_path):
+    figure, (first, second) = plt.subplots(1, 2, layout="constrained")
+    first.plot([1.0, 10.0], [0.0, 0.0])
+    second.plot([1.0, 10.0], [0.0, 2.0])
+    for axis in (first, second):
+        figures.logarithmic(axis)
+    figure.savefig(tmp_path / "a.png")  # where Matplotlib stops
+    plt.close(figure)
+    assert [(axis.get_xscale(), axis.get_yscale()) for axis in (first, second)] == [
+        ("log", "linear"), ("log", "log")
+    ]  # fmt: skip

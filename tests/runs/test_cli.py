@@ -69,6 +69,10 @@ def mlogb(capfd):
             ["tiny", "--profile", "smoke", "--shard", "1/2", "--cluster", "tcp://localhost:1"],
             "--shard and --cluster are two ways to share the work; choose one\n",
         ),
+        (
+            ["tiny", "--profile", "smoke", "--cluster", "foo"],
+            "--cluster must be an address such as tcp://10.0.0.5:8786, got 'foo'\n",
+        ),
     ],
 )
 def test_wrong_requests_exit_with_2(mlogb, root, arguments, message):

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 def test_nothing_contradicts_a_committed_run(monkeypatch, record_property):
-    """What this machine cannot check is named; that may be nothing but data that are not here."""
+    """What this machine cannot check is named: only data that are not here, and the bytes of a PDF."""
     monkeypatch.setenv("MLOGB_ROOT", str(ROOT))
     found, gaps = {}, []
     committed = runs.find_runs(profile="paper")
@@ -24,4 +24,5 @@ def test_nothing_contradicts_a_committed_run(monkeypatch, record_property):
         found[run.name] = verify(run, report=report)
         gaps += report.gaps
     assert {name: problems for name, problems in found.items() if problems} == {}
-    assert all("trials of" in gap and "is not on this machine" in gap for gap in gaps), gaps
+    unknown = [gap for gap in gaps if not ("trials of" in gap and "is not on this machine" in gap)]
+    assert all("was compared by its pixels" in gap for gap in unknown), gaps

@@ -221,6 +221,8 @@ def test_every_parameter_of_this_project_has_limits_that_its_values_keep(own_man
         for profile in experiment.profiles:
             for point in expand(experiment, {}):
                 resolve(experiment, profile, point)
+    used = set().union(*(notebook_parameters(one.source) for one in own_manifest.experiments.values()))
+    assert set().union(*(one.limits for one in own_manifest.experiments.values())) == used
 
 
 @pytest.mark.parametrize(
@@ -232,8 +234,8 @@ def test_every_parameter_of_this_project_has_limits_that_its_values_keep(own_man
         ("mnist", "timing_rounds", [-1]),
         ("mnist", "exponents", [[0.75], [0.75, 0.75, 0.75], [0.75, 300.0]]),
         ("mnist", "paper_normalisation", ["units"]),
-        ("mnist", "tuned_regularization", [0.0, -0.1, 1e300]),
-        ("mnist", "paper_norm_bound", [0.0]),
+        ("mnist", "tuned_regularization", [0.0, -0.1, 1e-300, 1e300]),
+        ("mnist", "paper_norm_bound", [0.0, 1e-100]),
         ("mnist", "paper_radius_scale", [-1e-9]),
         ("mnist_validation", "shortlist", [0]),
         ("mnist_validation", "norm_bounds", [[], [1.0, 0.0], [1.0, 1.0]]),

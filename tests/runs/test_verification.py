@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import matplotlib.image
+import nbformat
 import numpy as np
 import pandas as pd
 import pytest
@@ -267,15 +268,26 @@ def test_figures_are_drawn_again(run, tmp_path):
     def found(image, pdf=b"as another version writes it"):
         matplotlib.image.imsave(drawn / "tiny_regret.png", image)
         (drawn / "tiny_regret.pdf").write_bytes(pdf)
-        return list(verification._picture_problems(run, drawn))
+        report = verification.Report()
+        found = list(verification._picture_problems(run, drawn, report))
+        assert len(report.gaps) == (found == [])
+        return found
 
     assert found(pixels) == []  # other bytes, the same picture
+    kept = original.read_bytes()
+    shutil.copy(original, drawn)
+    (drawn / "tiny_regret.pdf").write_bytes(b"another picture in lines")
+    [line] = verification._picture_problems(run, drawn, verification.Report())
+    assert line.endswith(
+        "tiny_regret.pdf drawn again differs from the one of the run, and tiny_regret.png does not"
+    )
+    assert original.read_bytes() == kept
     spoilt = pixels.copy()
     spoilt[10, 10, :3] = 0.0
     assert len(found(spoilt)) == 2
     (drawn / "other.png").touch()
     (drawn / "tiny_regret.pdf").unlink()
-    assert list(verification._picture_problems(run, drawn))[:2] == [
+    assert list(verification._picture_problems(run, drawn, verification.Report()))[:2] == [
         "figures: other.png is drawn only now",
         "figures: tiny_regret.pdf is not drawn again",
     ]
@@ -414,14 +426,50 @@ def test_the_text_is_found_at_the_commit_of_the_run_or_named_as_not_found(run, m
     assert found == [
         f"record.json: notebooks/tiny.md at commit {commit[:9]} is not the text that the record names"
     ]
-    for changes, message in (
-        ({"git_commit": "0" * 40}, "commit 000000000 is not in this repository"),
-        ({"git_clean": False}, "the run was not made from a clean commit"),
-        ({"git_commit": None, "git_clean": None}, "the run was not made from a clean commit"),
-    ):
-        found, [gap] = checked(**changes)
-        assert found == []
-        assert message in gap
+    for changes in ({"git_clean": False}, {"git_commit": None, "git_clean": None}):
+        [line], gaps = checked(**changes)
+        assert "cells where its text (notebooks/tiny.md, which has changed since" in line
+        assert gaps == []
+    found, [gap] = checked(git_commit="0" * 40)
+    assert found == ["record.json: commit 000000000 is not in this repository, which is complete"]
+    assert "commit 000000000 is not in this repository" in gap
+    (root / ".git" / "shallow").write_text(commit)
+    found, [gap] = checked(git_commit="0" * 40)
+    assert found == []
+    (root / ".git" / "shallow").unlink()
+    (root / "requirements.lock").write_text("numpy==1\n")
+    for arguments in (["add", "requirements.lock"], ["commit", "-qm", "y"]):
+        subprocess.run([*git, *arguments], check=True)
+    latest = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
+    [line], _ = checked(git_commit=latest.strip(), lock_sha256="0" * 64)
+    assert "its lock_sha256 is not that of requirements.lock" in line
+
+
+def test_outputs_that_were_taken_away_or_renamed_are_found():
+    """Two outputs agree when the kinds of their content, their stream and their metadata do, too."""
+    picture = base64.b64encode(b"a").decode()
+    shown = nbformat.v4.new_output("display_data", data={"text/plain": "x", "image/png": picture})
+    said = nbformat.v4.new_output("stream", name="stdout", text="x")
+    assert list(verification._output_problems([shown, said], [shown, said])) == []
+    bare = nbformat.v4.new_output("display_data", data={"text/plain": "x"})
+    assert list(verification._output_problems([bare], [shown])) == ["the image/png output is not stored"]
+    assert list(verification._output_problems([shown], [bare])) == [
+        "the image/png output is stored and not made again"
+    ]
+    loud = nbformat.v4.new_output("stream", name="stderr", text="x")
+    [line] = verification._output_problems([loud], [said])
+    assert line == "the name of an output is 'stdout' where 'stderr' is stored"
+    wide = nbformat.v4.new_output("display_data", data=shown.data, metadata={"width": 1})
+    [line] = verification._output_problems([wide], [shown])
+    assert line.startswith("the metadata of an output is")
+
+
+def test_a_margin_is_compared_on_its_own_scale():
+    table = pd.DataFrame({"smallest_margin": [1e-10, np.inf], "parameter_norm": [1.0, 1.0]})
+    for by, same in ((1e-14, True), (1e-11, False)):
+        other = table.assign(smallest_margin=table["smallest_margin"] + by)
+        assert (verification._differences(table, other, exact=False) == []) == same
+    assert verification._differences(table, table.assign(smallest_margin=np.nan), exact=False)
 
 
 def test_all_trials_find_what_a_sample_misses(run, monkeypatch):
