@@ -11,14 +11,11 @@ import time
 
 import pytest
 
-<<<<<<< HEAD:tests/experiments/test_journal.py
+from compendium import cli
 from compendium.experiments import journal
 from compendium.runs import cleaning
 from compendium.runs import run as runs
 from compendium.system import paths
-=======
-from compendium import cleaning, cli, journal, paths, runs
->>>>>>> cand-e:tests/test_journal.py
 
 
 @pytest.fixture(autouse=True)
