@@ -409,7 +409,8 @@ def _differences(old: pd.DataFrame, new: pd.DataFrame, exact: bool = True) -> li
     margin = "smallest_margin"
     if not exact and margin in old.columns and margin in new.columns and len(old) == len(new):
         # Margins are small by nature, and roundoff of the scores is far below what counts in the others.
-        if not np.allclose(new[margin], old[margin], rtol=_ROUNDOFF, atol=_MARGIN, equal_nan=True):
+        first, second = (table[margin].astype(float) for table in (old, new))  # objects where one has none
+        if not np.allclose(second, first, rtol=_ROUNDOFF, atol=_MARGIN, equal_nan=True):
             return [f"{margin} differs"]
         old, new = old.drop(columns=margin), new.drop(columns=margin)
     texts = [name for name in ("setting", "policy") if name in old.columns and name in new.columns]

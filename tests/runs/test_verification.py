@@ -470,6 +470,8 @@ def test_a_margin_is_compared_on_its_own_scale():
         other = table.assign(smallest_margin=table["smallest_margin"] + by)
         assert (verification._differences(table, other, exact=False) == []) == same
     assert verification._differences(table, table.assign(smallest_margin=np.nan), exact=False)
+    absent = table.assign(smallest_margin=pd.Series([1e-10, None], dtype=object))
+    assert verification._differences(absent, absent.copy(), exact=False) == []
 
 
 def test_all_trials_find_what_a_sample_misses(run, monkeypatch):
