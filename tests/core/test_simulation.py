@@ -236,7 +236,7 @@ def test_rewards_and_regret_by_hand():
     left, right = Fixed(0, 2), Fixed(1, 0)
     seen = []
     environment = Script([1.0, 3.0], first, second)
-    result = run_trial(environment, {"left": left, "right": right}, 2, streams, on_round=seen.append)
+    result = run_trial(environment, {"left": left, "right": right}, 2, streams, seen.append)
     assert result.policies == ("left", "right")
     np.testing.assert_array_equal(result.n_actions, [2, 3])
     np.testing.assert_array_equal(result.action, [[0, 1], [2, 0]])
@@ -247,7 +247,18 @@ def test_rewards_and_regret_by_hand():
     np.testing.assert_array_equal(result.margin, [[2.0, 2.0], [1.0, 1.0]])
     assert left.heard == [((1.0,), 1), ((5.0,), 1)]
     assert right.heard == [((2.0,), 2), ((3.0,), 0)]
-    assert seen == [1, 2]
+    assert [played.number for played in seen] == [1, 2]
+    assert [played.candidates for played in seen] == [first, second]
+    np.testing.assert_array_equal([played.action for played in seen], result.action)
+    np.testing.assert_array_equal([played.outcome for played in seen], result.outcome)
+
+
+def test_an_observer_sees_what_was_learned_and_changes_nothing():
+    streams = trial_streams(1, "test", 0)
+    players, seen = policies(("eofd", "random"), streams), []
+    result = run_trial(ENVIRONMENT, players, 9, streams, lambda _: seen.append(players["eofd"].rounds))
+    assert seen == list(range(1, 10))
+    np.testing.assert_array_equal(result.action, trial(("eofd", "random"), n_rounds=9).action)
 
 
 def test_regret_is_never_negative_and_optimal_play_has_none():

@@ -8,7 +8,7 @@ import pytest
 
 from compendium.experiments.memory import held_bytes
 from compendium.experiments.problems import Synthetic
-from compendium.experiments.trials import Setting
+from compendium.experiments.setting import Setting
 
 
 def setting(dimension, sketch_size, rewards=(1.0,)):
@@ -45,5 +45,7 @@ def test_the_allocator_agrees(policy):
 
 
 def test_other_policies_are_refused():
-    with pytest.raises(ValueError, match="policy must be 'eofd' or 'oful', got 'random'"):
+    with pytest.raises(
+        ValueError, match="policy must be one with a curvature, such as 'eofd' or 'oful', got 'random'"
+    ):
         held_bytes(setting(10, 2), "random")
