@@ -28,10 +28,10 @@ from threadpoolctl import threadpool_limits
 
 from compendium.experiments.problems import Classes, Digits, Rated, Synthetic
 from compendium.system.provenance import code_digest, computed_on
-from mlogb_core.confidence import ConstantRadius, radius_from
 from mlogb_core.environments import Environment
 from mlogb_core.policies import OptimisticPolicy, Policy, RandomPolicy, eofd, first_order, oful
 from mlogb_core.printed import CholeskyOFUL, PrintedEOFD, PrintedOFUL
+from mlogb_core.radius import ConstantRadius, radius_from
 from mlogb_core.simulation import Trial, run_trial, trial_streams
 
 COMPARISON = ("eofd", "oful", "first-order", "greedy", "random")
@@ -56,7 +56,7 @@ class Setting(BaseModel):
     regularization, step_size, norm_bound : float
         Lambda, eta and S.
     radius : dict
-        The rule for beta, as `mlogb_core.confidence.radius_from` reads it.
+        The rule for beta, as `mlogb_core.radius.radius_from` reads it.
     policies : tuple of str
         Which policies play; the five of the comparison by default.
     """
