@@ -31,7 +31,7 @@ from mlogb_core.curvature import (
     frequent_directions,
     low_rank,
 )
-from mlogb_core.link import jacobian_factor, outcome_probabilities
+from mlogb_core.link import jacobian_factor
 from mlogb_core.policies import movement
 
 RIDGES = [1e-2, 1.0, 50.0]
@@ -524,27 +524,18 @@ def test_a_state_that_does_not_fit_is_rejected(key, value, message):
 @pytest.mark.parametrize(("K", "d", "m"), [(12, 5, 3), (9, 4, 1), (20, 20, 10), (12, 1, 1)])
 def test_many_outcomes_in_a_small_sketch(K, d, m, seed):
     """LAPACK's driver for a few eigenpairs does not converge on such cores, depending on the kernel."""
-    rng = np.random.default_rng(seed)
-    sketch = FrequentDirections(K, d, 1.0, m)
-    exact = np.eye(K * d)
-    for _ in range(60):
-        x = rng.standard_normal(d)
-        x /= np.linalg.norm(x)
-        z = rng.standard_normal(K)
-        sketch.add(sketch.frame(x), jacobian_factor(outcome_probabilities(z)))
-        exact += np.kron(link_jacobian(z), np.outer(x, x))
-    gap = np.linalg.eigvalsh(exact - sketch.dense())
+    rng, case = np.random.default_rng(seed), Case(K, d, m, 1.0, "random", seed)
+    pairs = [(x, rng.standard_normal(K)) for x in action_stream("random", 60, d, seed)]
+    sketch = feed(build("sketch", case), pairs)
+    gap = np.linalg.eigvalsh(full_hessian(case, pairs) - sketch.dense())
     assert gap[0] > -1e-11
     assert gap[-1] <= sketch.shrinkage + 1e-11
 
 
 @pytest.mark.parametrize(("K", "name"), [(1, "dsyevx"), (2, "dsyevr")])
 def test_the_shrink_survives_a_driver_that_does_not_converge(K, name, monkeypatch):
-    rng = np.random.default_rng(2)
-    stream = [(rng.standard_normal(6), outcome_probabilities(rng.standard_normal(K))) for _ in range(20)]
-    sketches = [FrequentDirections(K, 6, 1.0, 4) for _ in range(2)]
-    for x, p in stream:
-        sketches[0].add(sketches[0].frame(x), jacobian_factor(p))
+    case = Case(K, 6, 4, 1.0, "random", 2)
+    plain = feed(build("sketch", case), stream(case, rounds=20))
     driver, calls = getattr(_linalg, name), []
 
     def stubborn(*args, **options):
@@ -553,8 +544,7 @@ def test_the_shrink_survives_a_driver_that_does_not_converge(K, name, monkeypatc
         return *results, info + 1
 
     monkeypatch.setattr(_linalg, name, stubborn)
-    for x, p in stream:
-        sketches[1].add(sketches[1].frame(x), jacobian_factor(p))
+    other = feed(build("sketch", case), stream(case, rounds=20))
     assert calls
-    np.testing.assert_allclose(sketches[1].dense(), sketches[0].dense(), rtol=1e-12, atol=1e-12)
-    assert sketches[1].shrinkage == pytest.approx(sketches[0].shrinkage, rel=1e-12)
+    np.testing.assert_allclose(other.dense(), plain.dense(), rtol=1e-12, atol=1e-12)
+    assert other.shrinkage == pytest.approx(plain.shrinkage, rel=1e-12)
