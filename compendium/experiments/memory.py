@@ -9,7 +9,7 @@ import numpy as np
 from compendium.experiments.setting import Setting
 from mlogb_core.curvature import FrequentDirections
 from mlogb_core.environments import SyntheticEnvironment
-from mlogb_core.policies import OptimisticPolicy
+from mlogb_core.policies import NewtonPolicy
 from mlogb_core.simulation import run_trial, trial_streams
 
 
@@ -42,12 +42,12 @@ def held_bytes(setting: Setting, policy: str = "eofd") -> int:
     environment = SyntheticEnvironment(setting.problem.n_features, rewards, parameter_norm=1.0)
     streams = trial_streams(0, "memory", 0)
     built = setting.policy(policy, environment, streams.policy)
-    if not isinstance(built, OptimisticPolicy):
+    if not isinstance(built, NewtonPolicy):
         raise ValueError(f"policy must be one with a curvature, such as 'eofd' or 'oful', got {policy!r}")
     if isinstance(built.curvature, FrequentDirections):
         rank, size = built.curvature.rank_bound, built.parameter.size
         full: dict[str, Any] = {"curvature.basis": np.eye(rank, size), "curvature.core": np.eye(rank)}
-        built = OptimisticPolicy.from_state(built.state_dict() | full | {"curvature.reserved": rank})
+        built = type(built).from_state(built.state_dict() | full | {"curvature.reserved": rank})
     run_trial(environment, {policy: built}, 1, streams)
     arrays = [value for value in vars(built.curvature).values() if isinstance(value, np.ndarray)]
     owners = {id(owner): owner for owner in map(_owner, arrays)}

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
-from mlogb_core.confidence import ConstantRadius
-from mlogb_core.policies import Policy, RandomPolicy, eofd, first_order, oful
+from mlogb_core.policies import Policy, RandomPolicy, eofd, first_order, oful, robust_eofd, thompson
 from mlogb_core.printed import CholeskyOFUL, PrintedEOFD, PrintedOFUL
+from mlogb_core.radius import ConstantRadius
 
 #: Arguments that a setting gives to a constructor: of any step, of an optimistic policy, and with a sketch.
 STEP = ("regularization", "step_size", "norm_bound")
@@ -130,6 +130,13 @@ POLICIES: dict[str, Entry] = {
     "oful-printed": Entry(
         PrintedOFUL, OPTIMISTIC,
         Style("OFUL, as printed", "#56B4E9", (6, 1.5, 1, 1.5, 1, 1.5), "X"), _factored_matrix,
+    ),
+    "robust-eofd": Entry(
+        robust_eofd, SKETCHED, Style("robust EOFD", "#000000", (10, 2, 3, 2), "<"), _sketch, Buffered,
+    ),
+    "thompson": Entry(
+        thompson, (*SKETCHED, "rng"),
+        Style("Thompson, sketched", "#7F7F00", (3, 1, 3, 4), ">"), _sketch, Buffered,
     ),
 }  # fmt: skip
 

@@ -24,9 +24,9 @@ from pydantic import (
 
 from compendium.experiments.policies import COMPARISON, POLICIES, own_parameters
 from compendium.experiments.problems import AnyProblem
-from mlogb_core.confidence import radius_from
 from mlogb_core.environments import Environment
 from mlogb_core.policies import Policy
+from mlogb_core.radius import radius_from
 
 
 class Setting(BaseModel):
@@ -43,7 +43,7 @@ class Setting(BaseModel):
     regularization, step_size, norm_bound : float
         Lambda, eta and S.
     radius : dict
-        The rule for beta, as `mlogb_core.confidence.radius_from` reads it.
+        The rule for beta, as `mlogb_core.radius.radius_from` reads it.
     policies : tuple of str
         Which policies play, by their names in `compendium.experiments.policies`; the five of the comparison
         by default.

@@ -29,7 +29,7 @@ TABLES = ("results", "timings", "final")
 #: The median time of a round is not taken over fewer rounds.
 _FEWEST_ROUNDS = 20
 _COLUMNS_OF_BLOCKS = ["setting", "trial", "round", "policy", "reward", "regret"]
-#: Columns of whole numbers, which pandas makes floating-point where a table with them is stacked on one without.
+#: Columns of whole numbers; pandas makes them floating-point where it stacks a table without them below.
 _WHOLE = {"n_actions": np.int32, "action": np.int32, "outcome": np.int16}
 
 __all__ = ["Results", "Setting", "Study", "measured", "publish", "replay"]
@@ -131,7 +131,7 @@ class Results:
     timings : pandas.DataFrame
         Wall time per round in milliseconds, one row per (setting, policy, trial); see `_timings`.
     final : pandas.DataFrame
-        One row per (setting, trial, optimistic policy): its `OptimisticPolicy.summary` at the end.
+        One row per (setting, trial, policy with a curvature): its `NewtonPolicy.summary` at the end.
     margins : list of dict
         The smallest decision margin of each policy under each setting.
     data : list of dict
@@ -368,7 +368,7 @@ def _data(study: Study) -> list[dict[str, Any]]:
 
 
 def final_states(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The summaries of the optimistic policies at the end of each trial."""
+    """The summaries of the policies with a curvature at the end of each trial."""
     rows = [
         {"setting": spec.setting.name, "trial": spec.trial, "policy": policy} | frame.attrs["final"][policy]
         for spec, frame in zip(specs, frames, strict=True)

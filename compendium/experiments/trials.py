@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 
 from compendium.experiments.setting import Setting
 from compendium.system.provenance import code_digest, computed_on
-from mlogb_core.policies import OptimisticPolicy
+from mlogb_core.policies import NewtonPolicy
 from mlogb_core.simulation import Round, Trial, run_trial, trial_streams
 
 TIMES = ("select_seconds", "update_seconds")
@@ -65,7 +65,7 @@ class TrialSpec(BaseModel):
 
         `on_round` is called with the number of rounds done after each round, for progress.
 
-        The frame's `attrs["final"]` has the summary of each optimistic policy at the end, and
+        The frame's `attrs["final"]` has the summary of each policy with a curvature at the end, and
         `attrs["computed_on"]` the libraries and the machine of the process that computed it.
         """
 
@@ -78,7 +78,7 @@ class TrialSpec(BaseModel):
             environment = self.setting.problem.environment()
             policies = self.setting.build(environment, streams.policy)
             trial = run_trial(environment, policies, self.n_rounds, streams, observer)
-            final = {n: p.summary() for n, p in policies.items() if isinstance(p, OptimisticPolicy)}
+            final = {n: p.summary() for n, p in policies.items() if isinstance(p, NewtonPolicy)}
         frame = _tidy(trial)
         frame.attrs |= {"final": final, "computed_on": computed_on()}
         return frame

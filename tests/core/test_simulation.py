@@ -27,9 +27,8 @@ def policies(names, streams):
         "eofd": lambda: eofd(6, REWARDS, sketch_size=4, **settings),
         "oful": lambda: oful(6, REWARDS, **settings),
         "first_order": lambda: first_order(6, REWARDS, **settings),
-        "random": lambda: RandomPolicy(streams.policy("random")),
     }
-    return {name: builders[name]() for name in names}
+    return {n: builders[n]() if n in builders else RandomPolicy(streams.policy(n)) for n in names}
 
 
 def trial(names=("eofd", "oful", "random"), n_rounds=30, seed=1, experiment="test", number=0, **more):
@@ -97,9 +96,13 @@ def test_streams_reject(arguments, message):
 # Trials --------------------------------------------------------------------------------------------
 
 
+EVERYONE = ("eofd", "oful", "first_order", "random", "second", "third")  # the last three play at random
+
+
 def test_a_policys_record_does_not_depend_on_the_others():
-    together = trial(("eofd", "oful", "first_order", "random"))
-    for names in [("eofd",), ("random",), ("random", "eofd"), ("oful", "first_order", "eofd")]:
+    """It plays the same alone, beside others and in any order; each random one has a stream of its own."""
+    together = trial(EVERYONE)
+    for names in [*((name,) for name in EVERYONE), EVERYONE[::-1], ("third", "random"), ("second", "eofd")]:
         alone = trial(names)
         np.testing.assert_array_equal(alone.n_actions, together.n_actions)
         for i, name in enumerate(names):
@@ -110,8 +113,8 @@ def test_a_policys_record_does_not_depend_on_the_others():
 
 def test_the_policies_of_the_test_differ():
     """Otherwise the comparison above would compare nothing."""
-    action = trial(("eofd", "oful", "first_order", "random"), n_rounds=100).action
-    for i in range(4):
+    action = trial(EVERYONE, n_rounds=100).action
+    for i in range(len(EVERYONE)):
         for j in range(i):
             assert (action[:, i] != action[:, j]).any()
 
@@ -293,26 +296,3 @@ def test_learning_beats_random_play():
 def test_the_number_of_rounds_has_to_be_a_positive_integer(n_rounds):
     with pytest.raises(ValueError, match=r"n_rounds must be (at least 1|an integer)"):
         trial(n_rounds=n_rounds)
-
-
-def test_random_policies_have_a_stream_each():
-    """What one plays is the same alone, beside others, beside a second random one, in any order."""
-    names = ("random", "eofd", "second", "third")
-
-    def played(chosen):
-        streams = trial_streams(5, "names", 3)
-        players = {
-            n: policies((n,), streams)[n] if n == "eofd" else RandomPolicy(streams.policy(n)) for n in chosen
-        }
-        result = run_trial(ENVIRONMENT, players, 20, streams)
-        return {n: {f: getattr(result, f)[:, i].tolist() for f in RECORDS} for i, n in enumerate(chosen)}
-
-    together = played(names)
-    assert len({tuple(together[name]["action"]) for name in names}) == len(names)
-    for chosen in [
-        *((name,) for name in names),
-        names[::-1],
-        ("third", "random"),
-        ("second", "eofd", "random"),
-    ]:
-        assert played(chosen) == {name: together[name] for name in chosen}

@@ -32,20 +32,25 @@ def rounds(trial, n_rounds):
         policy.update(candidates.features[chosen], candidates.outcome(chosen, streams.outcomes.random()))
 
 
-def test_distances_are_those_before_every_round_and_at_the_end():
+@pytest.mark.parametrize("n_rounds", [1, 30])
+def test_distances_are_those_before_every_round_and_at_the_end(n_rounds):
+    """In some game of one round the largest is the first, and in some of 30 one in between."""
     expected = []
     for trial in range(3):
         ratios, regret = [], 0.0
-        for policy, truth, candidates, chosen in rounds(trial, 31):  # the last round is not part of the game
+        for policy, truth, candidates, chosen in rounds(trial, n_rounds + 1):  # without the last round
             error = (policy.parameter - truth).ravel()
             ratios.append(error @ policy.curvature.dense() @ error / policy.beta)
-            if len(ratios) <= 30:
+            if len(ratios) <= n_rounds:
                 values = candidates.probabilities[:, 1:] @ SETTING.problem.environment().rewards
                 regret += values.max() - values[chosen]
         expected.append({"trial": trial, "largest": max(ratios), "last": ratios[-1], "regret": regret})
-    found = distances(SETTING, 30, 3, seed=3, experiment="observed")
+    found = distances(SETTING, n_rounds, 3, seed=3, experiment="observed")
     pd.testing.assert_frame_equal(found, pd.DataFrame(expected), rtol=1e-14)
-    assert (found["largest"] > found["last"]).any()  # so that neither stands for the other
+    assert (found["largest"] > found["last"]).any()
+
+
+def test_no_radius_covers_a_truth_that_is_not_the_estimate():
     zero = SETTING.model_copy(update={"radius": {"kind": "constant", "beta": 0.0}})
     assert np.isinf(distances(zero, 3, 1, seed=3, experiment="observed")["largest"]).all()
 

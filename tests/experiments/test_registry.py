@@ -5,9 +5,11 @@ from __future__ import annotations
 import pickle
 import re
 from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from compendium.experiments import trials
@@ -15,6 +17,7 @@ from compendium.experiments.policies import COMPARISON, FORMS, POLICIES, Entry
 from compendium.experiments.problems import Synthetic
 from compendium.experiments.setting import Setting
 from compendium.experiments.trials import TrialSpec
+from mlogb_core.policies import ThompsonPolicy
 from mlogb_core.simulation import run_trial, trial_streams
 
 SETTING = Setting(
@@ -108,6 +111,32 @@ def test_settings_without_own_parameters_have_the_identity_that_they_had(monkeyp
     other = spec.model_copy(update={"setting": changed(parameters={"eofd": {"buffer": 3}})})
     assert other.identity()["setting"]["parameters"] == {"eofd": {"buffer": 3}}
     assert TrialSpec.model_validate_json(other.model_dump_json()) == other
+
+
+def test_the_two_rivals_are_what_they_are_called():
+    robust, sampled = played("robust-eofd", 30)[0], played("thompson", 30)[0]
+    assert robust.curvature.ridge == 0.5 + robust.curvature.shrinkage / 2 > 0.5
+    assert isinstance(sampled, ThompsonPolicy)
+    assert sampled.curvature.sketch_size == robust.curvature.sketch_size == 8
+    setting = changed(policies=("eofd", "robust-eofd", "thompson"))
+    frame = TrialSpec(experiment="tests", setting=setting, n_rounds=40, seed=7, trial=0).compute()
+    assert frame.groupby("policy", observed=True)["action"].agg(tuple).nunique() == 3
+    assert set(frame.attrs["final"]) == {"eofd", "robust-eofd", "thompson"}
+
+
+def test_the_rivals_play_in_the_standard_profile_of_the_synthetic_experiment_alone():
+    """The paper's profile is what the paper compares."""
+    manifest = yaml.safe_load((Path(__file__).resolve().parents[2] / "experiments.yml").read_text())
+    having = [
+        (name, profile)
+        for name, experiment in manifest["experiments"].items()
+        for profile, parameters in experiment["profiles"].items()
+        if "rivals" in parameters
+    ]
+    assert having == [("synthetic", "standard")]
+    rivals = manifest["experiments"]["synthetic"]["profiles"]["standard"]["rivals"]
+    assert rivals == manifest["limits"]["rivals"]["items"]["enum"] == ["robust-eofd", "thompson"]
+    assert changed(policies=(*COMPARISON, *rivals)).policies[-2:] == ("robust-eofd", "thompson")
 
 
 def test_the_random_stream_is_that_of_the_name(monkeypatch):

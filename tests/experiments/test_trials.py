@@ -442,7 +442,9 @@ def test_policies_are_checked(policies):
 
 
 def test_radius_kinds_are_checked():
-    with pytest.raises(ValidationError, match=r"one of \['constant', 'ridge', 'theorem'\], got 'box'"):
+    with pytest.raises(
+        ValidationError, match=r"one of \['constant', 'repaired', 'ridge', 'theorem'\], got 'box'"
+    ):
         make_spec({"radius": {"kind": "box"}})
     with pytest.raises(ValidationError, match="kind"):
         make_spec({"radius": {"scale": 1.0}})

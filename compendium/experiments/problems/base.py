@@ -69,7 +69,8 @@ class Problem(BaseModel):
     @property
     def dataset(self) -> str | None:
         """Name of the data behind the problem, if there are any."""
-        return self.data_source and self.data_source.name
+        source = self.data_source
+        return None if source is None else source.name
 
     def found(self) -> dict[str, Any]:
         """Source, rows and checksum of the data of this machine, of a problem that has data."""
