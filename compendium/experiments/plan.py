@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compendium.experiments import progress, trials
-from compendium.experiments.setting import Setting
-from compendium.experiments.trials import TrialSpec
+from compendium.experiments.trials import Setting, TrialSpec
 
 _PROBE_SECONDS = 0.5
 _PROBE_ROUNDS = 20

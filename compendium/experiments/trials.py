@@ -31,6 +31,8 @@ from compendium.system.provenance import code_digest, computed_on
 from mlogb_core.policies import NewtonPolicy
 from mlogb_core.simulation import Round, Trial, run_trial, trial_streams
 
+__all__ = ["TIMES", "Setting", "TrialSpec", "is_stored", "library_digest", "load", "store"]
+
 TIMES = ("select_seconds", "update_seconds")
 _LOG = logging.getLogger(__name__)
 
@@ -139,7 +141,9 @@ def store(spec: TrialSpec, frame: pd.DataFrame, folder: Path) -> Path:
 @lru_cache(maxsize=1)
 def library_digest() -> str:
     """Digest of the sources that decide a trial's numbers: `mlogb_core`, and how it is set up and played."""
-    return code_digest([f"experiments/{name}.py" for name in ("policies", "problems/*", "setting", "trials")])
+    return code_digest(
+        ["experiments/problems", *(f"experiments/{name}.py" for name in ("policies", "setting", "trials"))]
+    )
 
 
 def _content(frame: pd.DataFrame) -> str:

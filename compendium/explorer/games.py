@@ -1,7 +1,7 @@
 """The explorer: one game with parameters of the reader's choice, its figure and its controls.
 
-Everything shown is computed by `mlogb_core` when it is asked for. An observer of the game has an EOFD-MLogB
-of its own that plays along, and keeps what the algorithm itself never forms: the accumulated Hessian and
+Everything shown is computed by `mlogb_core` when it is asked for. A *witness* plays along with the other
+policies: it is EOFD-MLogB, and keeps what the algorithm itself never forms, the accumulated Hessian and
 the last step that had to be projected. `explorer` puts controls around `play` and `draw`.
 """
 
@@ -20,14 +20,14 @@ from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from compendium.experiments.problems import Synthetic
-from compendium.experiments.setting import Setting
+from compendium.experiments.trials import Setting
 from compendium.report.figures import STYLES
 from mlogb_core._validation import Array
 from mlogb_core.curvature import FrequentDirections
 from mlogb_core.link import jacobian, jacobian_factor, loss_residual, outcome_probabilities
-from mlogb_core.policies import OptimisticPolicy
+from mlogb_core.policies import OptimisticPolicy, Policy
 from mlogb_core.projection import project_onto_ball
-from mlogb_core.simulation import Round, Trial, run_trial, trial_streams
+from mlogb_core.simulation import Trial, run_trial, trial_streams
 
 #: What the reader does not choose: lambda and eta of every game.
 RIDGE = 1.0
@@ -35,6 +35,8 @@ STEP_SIZE = 1.0
 SHOWN = ("eofd", "oful", "first-order", "random")
 #: What a plain front end is shown in place of the controls.
 WITHOUT_FRONT_END = "The controls appear here when the notebook runs in JupyterLab."
+
+_WITNESS = "witness"
 
 
 class Choice(BaseModel):
@@ -128,7 +130,7 @@ class Dual(NamedTuple):
 
 @dataclass(frozen=True)
 class Game:
-    """One game and what its observer saw.
+    """One game and what its witness saw.
 
     Attributes
     ----------
@@ -160,18 +162,23 @@ class Game:
         return dict(zip(self.trial.policies, map(float, 1e3 * np.median(seconds, axis=0)), strict=True))
 
 
-class _Observer:
-    """Follows a game with an EOFD-MLogB of its own, and adds up the Hessians that its sketch is given."""
+class _Witness:
+    """A policy that hands everything on, and adds up the Hessians that its sketch is given."""
 
     def __init__(self, policy: OptimisticPolicy) -> None:
         self.policy = policy
         size = policy.parameter.size
         self.hessian: Array = np.zeros((size, size))
         self.projected: tuple[Array, Array] | None = None
+        self.margin = policy.margin
 
-    def __call__(self, played: Round) -> None:
-        features = played.candidates.features
-        x, outcome = features[self.policy.select(features)], int(played.outcome[SHOWN.index("eofd")])
+    def select(self, actions: ArrayLike) -> int:
+        chosen = self.policy.select(actions)
+        self.margin = self.policy.margin
+        return chosen
+
+    def update(self, action: ArrayLike, outcome: int) -> None:
+        x = np.asarray(action, dtype=np.float64)
         self._note_projection(x, outcome)
         self.policy.update(x, outcome)
         self.hessian += np.kron(self._slope(x), np.outer(x, x))
@@ -210,14 +217,15 @@ def play(choice: Choice, n_rounds: int = 300, seed: int = 17) -> Game:
     streams = trial_streams(seed, "explorer", 0)
     setting = choice.setting()
     environment = setting.problem.environment()
-    follower = setting.policy("eofd", environment, streams.policy)
+    policies: dict[str, Policy] = setting.build(environment, streams.policy)
+    follower = choice.setting(("eofd",)).build(environment, streams.policy)["eofd"]
     assert isinstance(follower, OptimisticPolicy)
-    observer = _Observer(follower)
-    trial = run_trial(environment, setting.build(environment, streams.policy), n_rounds, streams, observer)
+    witness = _Witness(follower)
+    trial = run_trial(environment, policies | {_WITNESS: witness}, n_rounds, streams)
     sketch = follower.curvature
     assert isinstance(sketch, FrequentDirections)
-    dual = observer.projected and dual_of(*observer.projected, choice.norm_bound)
-    return Game(choice, trial, observer.hessian, sketch, dual)
+    dual = witness.projected and dual_of(*witness.projected, choice.norm_bound)
+    return Game(choice, _without_witness(trial), witness.hessian, sketch, dual)
 
 
 def dual_of(matrix: ArrayLike, point: ArrayLike, norm_bound: float) -> Dual:
@@ -395,6 +403,12 @@ def show_explorer(choice: Choice | None = None) -> None:
     from IPython.display import display
 
     display(explorer(choice))  # type: ignore[no-untyped-call]
+
+
+def _without_witness(trial: Trial) -> Trial:
+    keep = len(trial.policies) - 1
+    names = ("action", "outcome", "reward", "regret", "margin", "select_seconds", "update_seconds")
+    return Trial(trial.policies[:keep], trial.n_actions, *(getattr(trial, name)[:, :keep] for name in names))
 
 
 def _png(figure: Figure) -> bytes:

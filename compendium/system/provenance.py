@@ -25,10 +25,8 @@ from compendium.system.paths import FailureError, home, project_root, runs_folde
 
 #: Modules of ``compendium`` that decide what a run computes; the others only run and record it.
 RESULT_MODULES = (
-    *(
-        f"experiments/{name}.py"
-        for name in ("data", "policies", "problems/*", "ratings", "setting", "study", "trials")
-    ),
+    *(f"experiments/{name}.py" for name in ("data", "policies", "ratings", "setting", "study", "trials")),
+    "experiments/problems",
     *(f"report/{name}.py" for name in ("figures", "tables")),
 )
 
@@ -53,12 +51,13 @@ def sha256(content: str | bytes | Path) -> str:
 def code_digest(modules: Sequence[str] = RESULT_MODULES) -> str:
     """Return one digest of the sources that decide results.
 
-    They are every module of the ``mlogb_core`` that is imported, and the given modules of ``compendium``,
-    in whose names ``*`` stands for any.
+    They are every module of the ``mlogb_core`` that is imported, and the given modules and folders
+    of ``compendium``.
     Names count as well as contents: a renamed module changes the digest.
     """
     here = Path(__file__).resolve().parents[1]
-    files = (path for name in modules for path in here.glob(name))
+    places = [here / name for name in modules]
+    files = [path for place in places for path in ([place] if place.is_file() else place.rglob("*.py"))]
     sources = {f"compendium/{path.relative_to(here).as_posix()}": path for path in files}
     spec = importlib.util.find_spec("mlogb_core")
     for folder in (spec.submodule_search_locations or []) if spec else []:

@@ -177,8 +177,8 @@ def test_which_sources_are_meant(monkeypatch):
     asked = []
     monkeypatch.setattr(trials, "code_digest", lambda *arguments: asked.append(arguments) or "d")
     assert trials.library_digest.__wrapped__() == "d"
-    names = ("policies", "problems/*", "setting", "trials")
-    assert asked == [([f"experiments/{name}.py" for name in names],)]
+    modules = [f"experiments/{name}.py" for name in ("policies", "setting", "trials")]
+    assert asked == [(["experiments/problems", *modules],)]
 
 
 # Computing

@@ -17,9 +17,8 @@ import yaml
 from packaging.requirements import Requirement
 
 from compendium import cli
-from compendium.experiments.setting import Setting
 from compendium.experiments.study import Study
-from compendium.experiments.trials import TrialSpec
+from compendium.experiments.trials import Setting, TrialSpec
 from compendium.report import results
 from compendium.report import tables as report
 from compendium.runs import manifest, notebooks

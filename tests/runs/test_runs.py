@@ -330,8 +330,9 @@ def test_every_module_that_a_study_imports_is_in_the_digest():
     neutral = {f"experiments/{name}.py" for name in ("execution", "journal", "plan", "progress")}
     neutral |= {"runs/run.py", *(f"system/{name}.py" for name in ("paths", "provenance"))}
     folder = Path(provenance.__file__).parents[1]
-    listed = {path.relative_to(folder) for name in provenance.RESULT_MODULES for path in folder.glob(name)}
-    decisive = {path.as_posix() for path in listed}
+    parts = [folder / name for name in provenance.RESULT_MODULES]
+    files = [path for part in parts for path in ([part] if part.is_file() else part.rglob("*.py"))]
+    decisive = {path.relative_to(folder).as_posix() for path in files}
     for name in decisive:
         for node in ast.walk(ast.parse((folder / name).read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "compendium":
