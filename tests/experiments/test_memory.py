@@ -27,6 +27,13 @@ def test_the_sketch_holds_the_papers_count_and_two_small_matrices(K, d, m):
     assert 8 * (K * d * rows + kept**2) <= held <= 8 * (K * d * rows + 3 * (kept + K) ** 2)
 
 
+def test_a_buffer_takes_more_rows_and_other_policies_with_the_sketch_as_many():
+    one = setting(200, 50)
+    buffered = one.model_copy(update={"parameters": {"eofd": {"buffer": 21}}})
+    assert held_bytes(buffered) - held_bytes(one) >= 8 * 200 * 20
+    assert held_bytes(one) == held_bytes(one, "robust-eofd") == held_bytes(one, "thompson")
+
+
 def test_the_full_matrix_is_held_once():
     assert 8 * 150**2 <= held_bytes(setting(150, 5), "oful") <= 1.05 * 8 * 150**2 + 8 * 150 * 10
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -22,15 +22,8 @@ class Digits(Problem):
     target: int = Field(default=1, ge=0, le=9)
     normalisation: Literal["unit", "max"] = "unit"
 
-    @property
-    def n_outcomes(self) -> int:
-        """K."""
-        return 1
-
-    @property
-    def n_features(self) -> int:
-        """784 pixels and the bias."""
-        return 785
+    n_outcomes: ClassVar[int] = 1
+    n_features: ClassVar[int] = 785  # the pixels and the bias
 
     @property
     def action_bound(self) -> float:
@@ -66,15 +59,8 @@ class Classes(Problem):
     kind: Literal["classes"] = "classes"
     source: Literal["mnist", "fashion"] = "mnist"
 
-    @property
-    def n_outcomes(self) -> int:
-        """K."""
-        return 9
-
-    @property
-    def n_features(self) -> int:
-        """784 pixels and the bias."""
-        return 785
+    n_outcomes: ClassVar[int] = 9
+    n_features: ClassVar[int] = 785
 
     @property
     def data_source(self) -> Source[Dataset]:

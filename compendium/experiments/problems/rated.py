@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import PositiveInt
 
@@ -21,10 +21,7 @@ class Rated(Problem):
     source: Literal["movielens", "insteval"]
     n_candidates: PositiveInt = 10
 
-    @property
-    def n_outcomes(self) -> int:
-        """K."""
-        return 4
+    n_outcomes: ClassVar[int] = 4
 
     @property
     def n_features(self) -> int:
