@@ -260,7 +260,7 @@ class Curvature(Owned, ABC, Generic[Frame]):
         ValueError
             If an entry is missing or does not fit.
         """
-        return cls(*(take(state, name) for name in cls.arguments))
+        return cls(**{name: take(state, name) for name in cls.arguments})
 
     def check_coordinates(self, parameter: Array, coordinates: Array) -> None:
         """Raise if a saved parameter has other coordinates than those that were saved with it."""

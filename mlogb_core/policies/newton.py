@@ -219,12 +219,11 @@ class NewtonPolicy(Owned, ABC):
         action = as_vector("action", action, self._curvature.n_features)
         outcome = as_outcome(outcome, self._curvature.n_outcomes)
         try:
-            learned = self._learn(action, outcome)
+            self._parameter, moved, self._coordinates = self._learn(action, outcome)
         except (ArithmeticError, LinAlgError) as error:
             raise self._named(error) from error
-        self._parameter, self._coordinates = learned.parameter, learned.coordinates
-        self._logit_movement += learned.movement[0]
-        self._hessian_movement += learned.movement[1]
+        self._logit_movement += moved[0]
+        self._hessian_movement += moved[1]
         self.rounds += 1
         self.smallest_margin = min(self.smallest_margin, self.margin)
 
