@@ -124,8 +124,7 @@ class Setting(BaseModel):
             "rng": stream(name),
         }
         arguments = {argument: given[argument] for argument in entry.takes}
-        own = self.parameters.get(name, {})
-        return entry.constructor(environment.n_features, environment.rewards, **arguments, **own)
+        return entry.constructor(environment.n_features, environment.rewards, **arguments, **self._own(name))
 
     def build(
         self, environment: Environment, stream: Callable[[str], np.random.Generator]
@@ -137,6 +136,8 @@ class Setting(BaseModel):
     def matrix_bytes(self) -> int:
         """Memory of the matrices that the policies work on, as their entries count it."""
         size = self.problem.n_outcomes, self.problem.n_features, self.sketch_size
-        return 8 * sum(
-            POLICIES[name].memory(*size, **self.parameters.get(name, {})) for name in self.policies
-        )
+        return 8 * sum(POLICIES[name].memory(*size, **self._own(name)) for name in self.policies)
+
+    def _own(self, name: str) -> dict[str, Any]:
+        """All of a policy's own parameters, with the defaults that its entry gives."""
+        return POLICIES[name].parameters(**self.parameters.get(name, {})).model_dump()

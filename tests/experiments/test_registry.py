@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from compendium.experiments import trials
-from compendium.experiments.policies import COMPARISON, FORMS, POLICIES, Entry
+from compendium.experiments.policies import COMPARISON, FORMS, POLICIES, Buffered, Entry
 from compendium.experiments.problems import Synthetic
 from compendium.experiments.setting import Setting
 from compendium.experiments.trials import TrialSpec
@@ -74,6 +74,15 @@ def test_memory_is_added_up():
 def test_a_buffer_arrives_where_it_is_asked_for(name):
     assert played(name, 1)[0].curvature.buffer == 1
     assert played(name, 1, buffer=3)[0].curvature.buffer == 3
+
+
+def test_the_defaults_are_those_of_the_entry(monkeypatch):
+    class Lazy(Buffered):
+        buffer: int = 2
+
+    monkeypatch.setitem(POLICIES, "eofd", replace(POLICIES["eofd"], parameters=Lazy))
+    assert played("eofd", 1)[0].curvature.buffer == 2
+    assert changed(policies=("eofd",)).matrix_bytes == 8 * 80 * (8 + 6)
 
 
 def test_parameters_are_those_of_one_policy():
