@@ -21,7 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
-from compendium.report.figures import STYLES, Style
+from compendium.experiments.policies import Style
+from compendium.report.figures import STYLES
 from compendium.system.paths import write_atomically
 from compendium.system.provenance import sha256
 

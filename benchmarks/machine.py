@@ -17,7 +17,7 @@ from compendium.system import provenance
 from compendium.system.paths import FailureError
 
 #: Modules of ``compendium`` that the problems come from.
-PROBLEM_MODULES = ("experiments/data.py", "experiments/problems.py")
+PROBLEM_MODULES = ("experiments/data.py", "experiments/problems")
 
 
 @contextmanager

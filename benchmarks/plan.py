@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.variants import LIBRARY, Variant
-from mlogb_core.confidence import RidgeRadius, TheoremRadius, scaled_parameters
 from mlogb_core.environments import Environment, SyntheticEnvironment
+from mlogb_core.radius import RidgeRadius, TheoremRadius, scaled_parameters
 
 #: Largest Kd at which an OFUL is played that factors matrices of order Kd, by form.
 OFUL_LIMITS = {"printed": 1000, "cholesky": 2000}

@@ -18,9 +18,9 @@ from benchmarks.plan import SEED, Cell, Limits, RegretSearch, side_by_side
 from benchmarks.variants import Variant, build
 from compendium.experiments.data import DataError
 from compendium.experiments.problems import Digits
-from mlogb_core.confidence import RidgeRadius
 from mlogb_core.environments import ActionSet, Environment
 from mlogb_core.link import outcome_probabilities
+from mlogb_core.radius import RidgeRadius
 from mlogb_core.simulation import run_trial, trial_streams
 
 TOLERANCE = 0.10

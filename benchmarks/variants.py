@@ -133,6 +133,6 @@ def _spectral_sketch(state: Mapping[str, Any], rank_bound: int) -> Sketch:
 
 
 def _tiny() -> dict[str, Any]:
-    from mlogb_core.confidence import ConstantRadius
+    from mlogb_core.radius import ConstantRadius
 
     return {"regularization": 1.0, "step_size": 1.0, "norm_bound": 1.0, "radius": ConstantRadius(1.0)}

@@ -1,22 +1,35 @@
 """The algorithms of EOFD-MLogB and OFUL-MLogB: small, readable, NumPy and SciPy only.
 
 `link` has the multinomial logit model, `curvature` the representations of the accumulated Hessian,
-`projection` the ellipsoidal projection, `confidence` the radius, `policies` the optimistic policy,
-`environments` and `simulation` what it is tried on, `literal` the paper's algorithms as they stand,
+`projection` the ellipsoidal projection, `radius` the confidence radius, `policies` how actions are selected,
+`environments` and `simulation` what policies are tried on, `literal` the paper's algorithms as they stand,
 and `printed` the same steps with all actions scored at once, as they are timed.
 """
 
-from mlogb_core.confidence import ConstantRadius, RidgeRadius, TheoremRadius, radius_from
-from mlogb_core.policies import OptimisticPolicy, RandomPolicy, eofd, first_order, oful
+from mlogb_core.policies import (
+    OptimisticPolicy,
+    RandomPolicy,
+    ThompsonPolicy,
+    eofd,
+    first_order,
+    oful,
+    robust_eofd,
+    thompson,
+)
+from mlogb_core.radius import ConstantRadius, RepairedRadius, RidgeRadius, TheoremRadius, radius_from
 
 __all__ = [
     "ConstantRadius",
     "OptimisticPolicy",
     "RandomPolicy",
+    "RepairedRadius",
     "RidgeRadius",
     "TheoremRadius",
+    "ThompsonPolicy",
     "eofd",
     "first_order",
     "oful",
     "radius_from",
+    "robust_eofd",
+    "thompson",
 ]

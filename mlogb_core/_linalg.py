@@ -16,11 +16,11 @@ from scipy.linalg.lapack import dgesv, dpotrf, dpotrs, dsyevr, dsyevx, dtrtri
 
 from mlogb_core._validation import Array
 
-# Up to this many rows, products with vectors take less time than one with a matrix.
+# For up to this many rows, a product with each row as a vector is faster than one product of matrices.
 _FEW = 3
-# Eigenvectors from LAPACK that are orthogonal to less than this are found again.
+# Where eigenvectors from LAPACK are less orthogonal than this, another driver computes them again.
 _ORTHONORMAL = 1e-13
-# From this order on, two triangular solutions take less time than LAPACK's for many right sides.
+# From this order on, two triangular solves are faster than LAPACK's routine for several right-hand sides.
 _LONG = 100
 
 
@@ -112,7 +112,7 @@ def smallest_eigenpairs(matrix: Array, count: int) -> tuple[Array, Array]:
 def _are_orthonormal(columns: Array) -> bool:
     """Whether a few columns are orthonormal to some hundred times the roundoff."""
     if columns.shape[1] == 1:
-        return True  # the driver for one vector normalises it
+        return True  # The driver for a single eigenvector normalises it.
     error = np.dot(columns.T, columns)
     add_to_diagonal(error, -1.0)
     return bool(np.abs(error).max() <= _ORTHONORMAL)
@@ -135,7 +135,7 @@ def symmetric_product(left: Array, right: Array) -> Array:
     product = np.dot(left, right.T)
     if left.shape[1] > 1:
         return np.asarray(product + product.T)
-    product += np.dot(right, left.T)  # which takes less time than to read an array across its rows
+    product += np.dot(right, left.T)  # For one column this is faster than to transpose the product.
     return np.asarray(product)
 
 
@@ -157,7 +157,7 @@ def orthonormal_rows(rows: Array, threshold: float) -> tuple[Array, Array]:
         Coordinates.
     """
     if len(rows) == 1:
-        norm = float(dnrm2(rows[0]))  # scaled, so that squares do not underflow
+        norm = float(dnrm2(rows[0]))  # BLAS scales the sum, so that no square underflows.
         if not norm > threshold:
             return rows[:0], np.zeros((1, 0))
         return rows / norm, np.full((1, 1), norm)

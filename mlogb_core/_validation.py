@@ -20,7 +20,8 @@ Array = NDArray[np.float64]
 def as_finite(name: str, value: ArrayLike) -> Array:
     """Return `value` as a contiguous float64 array, or raise if it holds anything but finite numbers."""
     array = value if _is_plain(value) else _converted(name, value)
-    if math.isfinite(np.vdot(array, array)):  # nothing else can make it finite; an overflow is looked into
+    # The sum of squares is finite only if all numbers are. If it is not, it may be an overflow: look closer.
+    if math.isfinite(np.vdot(array, array)):
         return array
     finite = np.isfinite(array)
     if not finite.all():

@@ -17,7 +17,7 @@ from mlogb_core._validation import Array
 
 TIE_TOLERANCE = 1e-10
 
-# What roundoff may do to a bound that is attained, as it is for actions that were never explored.
+# The bound of an action that was never explored is its score; roundoff may put it below that by this much.
 _SLACK = 1e-12
 
 
@@ -144,7 +144,7 @@ def _choose(scores: list[float], tolerance: float) -> Choice:
         gap = (best - score) / scale
         if action < 0 and gap <= tolerance:
             action = a
-        if a != own:  # the best score itself has no distance from the boundary
+        if a != own:  # The best score cannot move away from itself.
             margin = min(margin, abs(gap - tolerance))
     return Choice(action, margin)
 

@@ -34,12 +34,13 @@ from mlogb_core._linalg import (
 )
 from mlogb_core._validation import Array
 from mlogb_core.choice import _SLACK, Choice
-from mlogb_core.confidence import ConstantRadius
 from mlogb_core.curvature import DenseCurvature, FrequentDirections
 from mlogb_core.curvature.base import check_regularization
 from mlogb_core.curvature.low_rank import _OVERLAP, _SMALLEST_SQUARE, _WELL_OUTSIDE
-from mlogb_core.policies import OptimisticPolicy, _Estimate, _Selected
+from mlogb_core.policies.newton import Learned
+from mlogb_core.policies.optimistic import Estimate, OptimisticPolicy, Selected
 from mlogb_core.projection import _ROUNDOFF, Resolvent, project_by_lanczos, project_onto_ball
+from mlogb_core.radius import ConstantRadius
 
 try:
     from numba import njit
@@ -125,12 +126,12 @@ class CompiledPolicy(OptimisticPolicy):
             )
         self._curvature = curvature
 
-    def _estimate(self, actions: Array, squares: Array) -> _Estimate:
+    def _estimate(self, actions: Array, squares: Array) -> Estimate:
         actions = _writable(actions)
         value, slopes = _estimates(actions, self.parameter, self.rewards)
-        return _Estimate(actions, squares, value, slopes)
+        return Estimate(actions, squares, value, slopes)
 
-    def _best(self, estimate: _Estimate) -> tuple[Choice, int, _Selected | None]:
+    def _best(self, estimate: Estimate) -> tuple[Choice, int, Selected | None]:
         beta = self.beta
         if beta == 0.0:
             return super()._best(estimate)
@@ -156,11 +157,11 @@ class CompiledPolicy(OptimisticPolicy):
             )
         if action < 0:
             return super()._best(estimate)  # which tells overflow from a large sum
-        return Choice(action, margin), scored, _Selected(estimate.actions[action].copy(), image)
+        return Choice(action, margin), scored, Selected(estimate.actions[action].copy(), image)
 
     def _best_by_blas(
-        self, estimate: _Estimate, common: tuple[float, float, float]
-    ) -> tuple[Choice, int, _Selected | None]:
+        self, estimate: Estimate, common: tuple[float, float, float]
+    ) -> tuple[Choice, int, Selected | None]:
         """As `_choose_by_sketch`, with the products left to BLAS."""
         (actions, squares, value, slopes), sketch = estimate, self.curvature
         upper, finite = _upper_bounds(squares, value, slopes, *common, _SLACK)
@@ -172,7 +173,7 @@ class CompiledPolicy(OptimisticPolicy):
         while True:
             count, action, margin = _next_batch(value, upper, scores, known, self.tie_tolerance, limit, batch)
             if not count:
-                selected = _Selected(actions[action].copy(), images[action].copy())
+                selected = Selected(actions[action].copy(), images[action].copy())
                 return Choice(action, margin), int(known.sum()), selected
             index = batch[:count]
             part = actions[index]
@@ -186,10 +187,10 @@ class CompiledPolicy(OptimisticPolicy):
     def _ridge(self) -> Array:
         """The transposed Cholesky factor, whose rows are contiguous."""
         sketch = self.curvature
-        if sketch._ridge is None and 0 < sketch.rank < _BLOCKED:
+        if sketch._factor is None and 0 < sketch.rank < _BLOCKED:
             upper, definite = _cholesky(sketch.core, sketch.rank, -sketch.regularization)
             if definite:  # else LAPACK has the last word, and the message
-                sketch._ridge = upper.T
+                sketch._factor = upper.T
         return sketch._ridge_factor().T if sketch.rank else np.empty((0, 0))
 
     def _is_wide(self) -> bool:
@@ -201,7 +202,7 @@ class CompiledPolicy(OptimisticPolicy):
         selected = self._selected
         return selected.image if selected is not None and _equal(selected.action, action) else None
 
-    def _learn(self, action: Array, outcome: int) -> tuple[Array, tuple[float, float]]:
+    def _learn(self, action: Array, outcome: int) -> Learned:
         if isinstance(self.curvature, DenseCurvature):
             return self._learn_exactly(_writable(action), outcome)
         sketch, rank, rows = self.curvature, self.curvature.rank, self.curvature._rows
@@ -235,9 +236,9 @@ class CompiledPolicy(OptimisticPolicy):
         if self.radius.needs_movement:
             moved = _movement(self.parameter, parameter, action, residual, factor, self.step_size, multiplier)
         self._add(grown)
-        return parameter, moved
+        return Learned(parameter, moved)
 
-    def _learn_exactly(self, action: Array, outcome: int) -> tuple[Array, tuple[float, float]]:
+    def _learn_exactly(self, action: Array, outcome: int) -> Learned:
         """What `DenseCurvature` does, with the inverse left to BLAS."""
         hessian, image = self.curvature, self._image_of(action)
         solved = hessian.images(action[None])[0] if image is None else image
@@ -260,7 +261,7 @@ class CompiledPolicy(OptimisticPolicy):
         _, _, _, change, largest = _step_by_inverse(solved, parameter, action, 0, 1.0)
         self._check(largest)
         dsyrk(-1.0, change.T, beta=1.0, c=hessian.inverse, lower=1, overwrite_c=1)
-        return parameter, moved
+        return Learned(parameter, moved)
 
     def _check(self, largest: float) -> None:
         if largest < 0.0:

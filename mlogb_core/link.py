@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from mlogb_core._validation import Array, as_finite, as_integer, as_outcome, as_vector
 
-# Above, the exponential function of the negative number is not a normal number.
+# For a larger number x, exp(-x) is not a normal floating-point number.
 _UNDERFLOWS = 700.0
 
 
@@ -55,7 +55,7 @@ def outcome_probabilities(logits: ArrayLike) -> Array:
     array([0., 1.])
     """
     if type(logits) is np.ndarray and logits.shape == (1,) and logits.dtype == np.float64:
-        logit = float(logits[0])  # a policy's every round at K = 1
+        logit = float(logits[0])  # A policy comes here in every round with K = 1.
         if abs(logit) < _UNDERFLOWS:
             small = float(np.exp(-abs(logit)))
             pair = 1.0 / (1.0 + small), small / (1.0 + small)
@@ -65,7 +65,8 @@ def outcome_probabilities(logits: ArrayLike) -> Array:
         raise ValueError(f"logits must have shape (..., K) with K >= 1, got {logits.shape}")
     weights = np.zeros((*logits.shape[:-1], logits.shape[-1] + 1))
     weights[..., 1:] = logits
-    with np.errstate(over="ignore", under="ignore"):  # the difference of 1e308 and -1e308; exp(-1000)
+    # A difference like that of 1e308 and -1e308 overflows, and exp(-1000) underflows.
+    with np.errstate(over="ignore", under="ignore"):
         weights -= np.maximum.reduce(weights, axis=-1, keepdims=True)
         np.exp(weights, out=weights)
         weights /= np.add.reduce(weights, axis=-1, keepdims=True)
@@ -312,11 +313,34 @@ def smoothness(n_outcomes: int) -> float:
     return 0.25 if as_integer("n_outcomes", n_outcomes, minimum=1) == 1 else 0.5
 
 
+def remainder_constant(n_outcomes: int) -> float:
+    r"""The smallest :math:`\theta_K` with :math:`|D^3\psi(z)[h, k, k]| \le \theta_K \|h\|\,\|k\|^2`.
+
+    .. math:: \theta_1 = \frac{1}{6\sqrt3}, \qquad \theta_K = \frac{\sqrt2}{3\sqrt3} \quad (K \ge 2)
+
+    Parameters
+    ----------
+    n_outcomes : int
+        K >= 1.
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    :math:`\psi(z) = \ln(1 + \sum_k e^{z_k})`, whose gradient is the link. The constant takes the place of
+    :math:`\sqrt6 L`, that is 0.61 and 1.22, in the paper's Taylor step.
+    """
+    binary = 1.0 / (6.0 * math.sqrt(3.0))
+    return binary if as_integer("n_outcomes", n_outcomes, minimum=1) == 1 else 2.0 * binary * math.sqrt(2.0)
+
+
 def _others(probabilities: Array) -> Array:
     r""":math:`1 - p_i` for the outcomes 1..K, summed from the others, which does not cancel."""
     if probabilities.shape[-1] == 2:
         return probabilities[..., :1]
-    # Not a matrix product: a row's sum must not depend on how many rows there are.
+    # A sum, not a matrix product, whose result for one row would depend on how many rows there are.
     return np.asarray((probabilities[..., None] * _all_but_one(probabilities.shape[-1])).sum(axis=-2))
 
 

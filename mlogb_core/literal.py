@@ -18,8 +18,8 @@ from scipy.optimize import brentq
 
 from mlogb_core._validation import Array
 from mlogb_core.choice import TIE_TOLERANCE, choose
-from mlogb_core.confidence import Progress, Radius
 from mlogb_core.link import jacobian, outcome_probabilities
+from mlogb_core.radius import Progress, Radius
 
 
 class Sketch(NamedTuple):

@@ -20,7 +20,7 @@ from mlogb_core._linalg import length
 from mlogb_core._validation import Array
 
 _MAX_STEPS = 200
-_MAX_TERMS = 6  # more products with a resolvent than that take longer than another one
+_MAX_TERMS = 6  # Beyond so many products with a resolvent, factoring anew is faster.
 _ROUNDOFF = 8.0 * np.finfo(np.float64).eps
 
 
@@ -138,7 +138,7 @@ def _by_series(
     terms do not reach roundoff soon.
     """
     norm = length(point)
-    negligible, size = 0.1 * _ROUNDOFF * norm, step * float(dnrm2(derivative))  # which may overflow
+    negligible, size = 0.1 * _ROUNDOFF * norm, step * float(dnrm2(derivative))  # The size may overflow.
     if not size * min(size / norm, 1.0) ** _MAX_TERMS <= negligible:
         return None
     terms = [point, step * derivative]
@@ -155,7 +155,7 @@ def _by_series(
         for j, product in enumerate(row):
             squares[i + j] += product
     slope = products[0][1] / norm**2
-    if not slope > 0.0:  # it underflows for the shortest points
+    if not slope > 0.0:  # The slope of very short points underflows.
         return None
     ratio = 1.0
     for _ in range(_MAX_TERMS):

@@ -2,7 +2,8 @@
 
 Every policy of a trial meets the same action sets, and the same uniform number decides the outcome
 of whatever action it plays. Differences between policies are therefore paired, and a policy's
-record does not depend on which others ran beside it.
+record does not depend on which others ran beside it. Whoever needs more of a trial than its record
+watches it as an observer.
 """
 
 from __future__ import annotations
@@ -20,6 +21,25 @@ from mlogb_core._validation import Array, as_integer
 from mlogb_core.environments import ActionSet, Environment
 from mlogb_core.link import expected_reward
 from mlogb_core.policies import Policy
+
+
+class Round(NamedTuple):
+    """A round that has been played, as an observer of a trial is given it.
+
+    Attributes
+    ----------
+    number : int
+        t, from 1.
+    candidates : ActionSet
+        The action set that all policies met.
+    action, outcome : (n_policies,) array of int
+        Index of the action that each policy played, and the outcome that it was told.
+    """
+
+    number: int
+    candidates: ActionSet
+    action: NDArray[np.int64]
+    outcome: NDArray[np.int64]
 
 
 class Streams(NamedTuple):
@@ -131,7 +151,7 @@ def run_trial(
     policies: Mapping[str, Policy],
     n_rounds: int,
     streams: Streams,
-    on_round: Callable[[int], None] | None = None,
+    on_round: Callable[[Round], None] | None = None,
 ) -> Trial:
     """Play one trial.
 
@@ -146,7 +166,8 @@ def run_trial(
     streams : Streams
         The random streams, from `trial_streams`.
     on_round : callable, optional
-        Called with the number of rounds done after each round, for progress.
+        An observer: called after each round, when all policies have learned from it. It may look at the
+        policies, and its time is not measured.
 
     Returns
     -------
@@ -178,7 +199,7 @@ def run_trial(
             action[t, p], outcome[t, p] = played, y
             reward[t, p], regret[t, p], margin[t, p] = payoff[y], value.max() - value[played], policy.margin
         if on_round is not None:
-            on_round(t + 1)
+            on_round(Round(t + 1, candidates, action[t], outcome[t]))
     return Trial(names, n_actions, action, outcome, reward, regret, margin, select, update)
 
 

@@ -211,11 +211,11 @@ def exact_step(Z, W, x, outcome, step_size, norm_bound, digits=60, roundoff=(0.0
 
 
 def exact_low_rank(curvature, digits=60):
-    """lambda I + B'CB of a sketch in Decimal: no rounding between the small and the large eigenvalues."""
+    """The ridge and B'CB of a sketch in Decimal: no rounding between the small and the large eigenvalues."""
     with localcontext() as context:
         context.prec = digits
         B, C = exact(curvature.basis), exact(curvature.core)
-        ridge = exact(curvature.regularization * np.eye(curvature.n_outcomes * curvature.n_features))
+        ridge = exact(curvature.ridge * np.eye(curvature.n_outcomes * curvature.n_features))
         return ridge + B.T @ C @ B if len(B) else ridge
 
 
@@ -242,10 +242,10 @@ def random_round(policy, rng):
 
 
 def resume(path, rounds, seed, selected):
-    """Go on from a state on disk, for a new process: prints the actions and the bytes of W."""
+    """Go on from a state on disk, for a new process: prints the actions, the margin and the bytes of W."""
     from mlogb_core import OptimisticPolicy
 
     with np.load(path) as state:
         policy = OptimisticPolicy.from_state(state)
     print(*random_rounds(policy, rounds, seed, selected))
-    print(policy.parameter.tobytes().hex())
+    print(policy.margin.hex(), policy.parameter.tobytes().hex())

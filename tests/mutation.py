@@ -76,7 +76,7 @@ def load_mutants(path: Path = HERE / "mutants.yml") -> list[Mutant]:
 def suite() -> list[str]:
     """The fast tests that are about the library, as arguments of pytest."""
     names = (
-        "link", "choice", "confidence", "curvature", "projection", "environments", "policies",
+        "link", "choice", "radius", "curvature", "projection", "environments", "policies", "thompson",
         "simulation", "buffer", "orthogonality", "oracle", "compiled", "compiled_faults", "stiff",
     )  # fmt: skip
     bounds = sorted(path.name for path in HERE.glob("theory/test_bounds_*.py"))

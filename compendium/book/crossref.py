@@ -25,7 +25,13 @@ from compendium.system import paths
 from compendium.system.paths import FailureError
 
 API = "book/api.md"
-PACKAGES = ("mlogb_core", "mlogb_core.curvature", "compendium.theory")
+PACKAGES = (
+    "mlogb_core",
+    "mlogb_core.curvature",
+    "mlogb_core.policies",
+    "mlogb_core.environments",
+    "compendium.theory",
+)
 
 _AUTOMODULE = re.compile(r"^<!-- automodule ([\w.]+) -->$", re.MULTILINE)
 _DIRECTIVE = r"```{eval-rst}\n.. automodule:: \1\n   :members:\n```"

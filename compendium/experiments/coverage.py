@@ -7,10 +7,10 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from compendium.experiments.problems import Synthetic
-from compendium.experiments.trials import Setting
+from compendium.experiments.setting import Setting
 from mlogb_core.environments import SyntheticInstance
 from mlogb_core.policies import OptimisticPolicy
-from mlogb_core.simulation import trial_streams
+from mlogb_core.simulation import Round, run_trial, trial_streams
 
 
 def distances(setting: Setting, n_rounds: int, n_trials: int, *, seed: int, experiment: str) -> pd.DataFrame:
@@ -31,33 +31,37 @@ def distances(setting: Setting, n_rounds: int, n_trials: int, *, seed: int, expe
         One row per trial: `largest`, the maximum over t <= T of
         :math:`\|W_t - W_\star\|_{Z_t}^2/\beta_t` (infinite for a radius of 0); `last`, its value
         at the end; `regret`. The truth was covered in all rounds where `largest` is at most 1.
+
+    Raises
+    ------
+    ValueError
+        If the problem is not synthetic.
     """
     if not isinstance(setting.problem, Synthetic):
         raise ValueError(
             f"the true parameter must be known, so the problem synthetic, got {setting.problem!r}"
         )
-    rows = []
     with threadpool_limits(limits=1):
-        for trial in range(n_trials):
-            streams = trial_streams(seed, experiment, trial)
-            environment = setting.problem.environment()
-            eofd = setting.model_copy(update={"policies": ("eofd",)})
-            policy = eofd.build(environment, streams.policy)["eofd"]
-            instance = environment.instance(streams.instance)
-            assert isinstance(policy, OptimisticPolicy)
-            assert isinstance(instance, SyntheticInstance)
-            ratios, regret = [], 0.0
-            for _ in range(n_rounds):
-                ratios.append(_ratio(policy, instance.parameter))
-                candidates = instance.actions(streams.actions)
-                values = candidates.probabilities[:, 1:] @ environment.rewards
-                chosen = policy.select(candidates.features)
-                regret += float(values.max() - values[chosen])
-                outcome = candidates.outcome(chosen, float(streams.outcomes.random()))
-                policy.update(candidates.features[chosen], outcome)
-            ratios.append(_ratio(policy, instance.parameter))
-            rows.append({"trial": trial, "largest": max(ratios), "last": ratios[-1], "regret": regret})
-    return pd.DataFrame(rows)
+        return pd.DataFrame([_game(setting, n_rounds, seed, experiment, trial) for trial in range(n_trials)])
+
+
+def _game(setting: Setting, n_rounds: int, seed: int, experiment: str, trial: int) -> dict[str, float]:
+    """One row of the table."""
+    environment = setting.problem.environment()
+    streams = trial_streams(seed, experiment, trial)
+    policy = setting.policy("eofd", environment, streams.policy)
+    # The instance has a stream of its own: drawn here from a second copy, it is the one that is played.
+    instance = environment.instance(trial_streams(seed, experiment, trial).instance)
+    assert isinstance(policy, OptimisticPolicy)
+    assert isinstance(instance, SyntheticInstance)
+    ratios = [_ratio(policy, instance.parameter)]
+
+    def observe(_: Round) -> None:
+        ratios.append(_ratio(policy, instance.parameter))
+
+    played = run_trial(environment, {"eofd": policy}, n_rounds, streams, observe)
+    regret = float(np.cumsum(played.regret)[-1])
+    return {"trial": trial, "largest": max(ratios), "last": ratios[-1], "regret": regret}
 
 
 def _ratio(policy: OptimisticPolicy, truth: np.ndarray) -> float:

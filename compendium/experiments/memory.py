@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from compendium.experiments.trials import Setting
+from compendium.experiments.setting import Setting
+from mlogb_core.curvature import FrequentDirections
 from mlogb_core.environments import SyntheticEnvironment
-from mlogb_core.policies import OptimisticPolicy
+from mlogb_core.policies import NewtonPolicy
+from mlogb_core.simulation import run_trial, trial_streams
 
 
 def held_bytes(setting: Setting, policy: str = "eofd") -> int:
@@ -22,8 +24,8 @@ def held_bytes(setting: Setting, policy: str = "eofd") -> int:
     ----------
     setting : Setting
         The problem and the sketch size m.
-    policy : {"eofd", "oful"}
-        Which policy.
+    policy : str
+        Name of a policy with a curvature, such as "eofd" or "oful".
 
     Returns
     -------
@@ -33,23 +35,20 @@ def held_bytes(setting: Setting, policy: str = "eofd") -> int:
     Raises
     ------
     ValueError
-        If the policy is another one.
+        If the policy has no curvature.
     """
-    if policy not in ("eofd", "oful"):
-        raise ValueError(f"policy must be 'eofd' or 'oful', got {policy!r}")
     # The arrays have the same sizes for any problem of this K and d, so none of its data are needed.
     rewards = np.linspace(0.0, 1.0, setting.problem.n_outcomes + 1)[1:]
     environment = SyntheticEnvironment(setting.problem.n_features, rewards, parameter_norm=1.0)
-    rng = np.random.default_rng(0)
-    built: Any = setting.model_copy(update={"policies": (policy,)}).build(environment, lambda _: rng)[policy]
-    if policy == "eofd":
-        size = environment.rewards.size * environment.n_features
-        rank = min(setting.sketch_size, size)
+    streams = trial_streams(0, "memory", 0)
+    built = setting.policy(policy, environment, streams.policy)
+    if not isinstance(built, NewtonPolicy):
+        raise ValueError(f"policy must be one with a curvature, such as 'eofd' or 'oful', got {policy!r}")
+    if isinstance(built.curvature, FrequentDirections):
+        rank, size = built.curvature.rank_bound, built.parameter.size
         full: dict[str, Any] = {"curvature.basis": np.eye(rank, size), "curvature.core": np.eye(rank)}
-        full["curvature.reserved"] = rank
-        built = OptimisticPolicy.from_state(built.state_dict() | full)
-    features = environment.instance(rng).actions(rng).features
-    built.update(features[built.select(features)], 0)
+        built = type(built).from_state(built.state_dict() | full | {"curvature.reserved": rank})
+    run_trial(environment, {policy: built}, 1, streams)
     arrays = [value for value in vars(built.curvature).values() if isinstance(value, np.ndarray)]
     owners = {id(owner): owner for owner in map(_owner, arrays)}
     return sum(owner.nbytes for owner in owners.values())

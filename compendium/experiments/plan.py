@@ -65,17 +65,9 @@ def announce(
 
 def megabytes(setting: Setting) -> float:
     """Memory of a worker that plays a setting: its matrices, and what a Python process takes."""
-    size = setting.problem.n_outcomes * setting.problem.n_features
-    sketch = size * (setting.sketch_size + 2 * setting.problem.n_outcomes)
-    numbers = {
-        "eofd": sketch, "greedy": sketch, "eofd-compiled": sketch, "eofd-printed": 3 * sketch,
-        "oful": size**2, "oful-compiled": size**2, "oful-cholesky": 4 * size**2,
-        "oful-printed": 4 * size**2,
-    }  # fmt: skip
     data = setting.problem.data() or {}
-    matrices = 8 * sum(numbers.get(name, 0) for name in setting.policies)
     pixels = int(data.get("rows", 0)) * setting.problem.n_features
-    return _BASE_MEGABYTES + (matrices + pixels) / 1e6
+    return _BASE_MEGABYTES + (setting.matrix_bytes + pixels) / 1e6
 
 
 def _seconds(specs: Sequence[TrialSpec], wanted: Sequence[TrialSpec], folder: Path) -> float:

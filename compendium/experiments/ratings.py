@@ -1,7 +1,7 @@
 """Ratings as outcomes: MovieLens-100k and InstEval, read from packages that hold them.
 
 Neither is part of the project, and MovieLens may not be redistributed: ``make data`` installs the two
-packages beside it, without what they depend on. What is absent is named with how to get it.
+packages beside it, without what they depend on. Where a package is absent, the error says how to get it.
 
 A row is one rating: who rated what, with some attributes of both. An action is a row's indicator
 vector: it has a 1 for each attribute, and for some pairs of attributes, scaled to norm 1.
@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from compendium.experiments.data import DataError
+from compendium.experiments.data import DataError, package_file
 
 MOVIELENS_LICENCE = "GroupLens: research use, no redistribution (Harper and Konstan, 2015)"
 INSTEVAL_LICENCE = "GPL-2 or later (data set InstEval of the R package lme4)"
@@ -93,7 +93,9 @@ def load_movielens(folder: Path | None = None) -> Ratings:
     DataError
         If the files are not there or not as expected.
     """
-    folder = folder or _package_file("recbole", "dataset_example/ml-100k", "MovieLens-100k")
+    folder = folder or package_file("recbole", "dataset_example/ml-100k")
+    if folder is None:
+        raise DataError(absent("MovieLens-100k", "recbole"))
     ratings = _table(folder / "ml-100k.inter", ["user_id", "item_id", "rating"])
     users = _table(folder / "ml-100k.user", ["user_id", "age", "gender", "occupation"]).set_index("user_id")
     items = _table(folder / "ml-100k.item", ["item_id", "class"]).set_index("item_id")
@@ -181,15 +183,6 @@ def _table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     if missing:
         raise DataError(f"{path.name}: columns {sorted(missing)} are missing")
     return table[list(columns)]
-
-
-def _package_file(package: str, inner: str, name: str) -> Path:
-    """A file or folder inside a package, which is found and not imported."""
-    spec = importlib.util.find_spec(package)
-    for root in (spec.submodule_search_locations or []) if spec else []:
-        if (Path(root) / inner).exists():
-            return Path(root) / inner
-    raise DataError(absent(name, package))
 
 
 def absent(name: str, package: str) -> str:

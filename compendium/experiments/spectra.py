@@ -1,4 +1,4 @@
-"""What a sketch loses in a game, beside the spectrum of the Hessian that it stands for."""
+"""The sketching error along a game, beside the spectrum of the Hessian that the sketch stands for."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from compendium.experiments.trials import Setting
+from compendium.experiments.setting import Setting
 from compendium.theory.sketch import sketch_factor, tail_bound
 from mlogb_core.link import jacobian, outcome_probabilities
 from mlogb_core.policies import OptimisticPolicy
-from mlogb_core.simulation import trial_streams
+from mlogb_core.simulation import Round, run_trial, trial_streams
 
 
 def track_sketch(
@@ -41,30 +41,30 @@ def track_sketch(
     """
     streams = trial_streams(seed, experiment, 0)
     environment = setting.problem.environment()
-    policy = setting.model_copy(update={"policies": ("eofd",)}).build(environment, streams.policy)["eofd"]
+    policy = setting.policy("eofd", environment, streams.policy)
     assert isinstance(policy, OptimisticPolicy)
-    instance = environment.instance(streams.instance)
     size = environment.rewards.size * environment.n_features
     hessian, rows, values = np.zeros((size, size)), [], np.zeros(size)
+
+    def observe(played: Round) -> None:
+        nonlocal hessian, values
+        x = played.candidates.features[played.action[0]]
+        slope = jacobian(outcome_probabilities(policy.parameter @ x))
+        hessian += np.kron(slope, np.outer(x, x))
+        if played.number in checkpoints or played.number == n_rounds:
+            values = np.maximum(np.linalg.eigvalsh(hessian)[::-1], 0.0)
+            rho = policy.curvature.shrinkage
+            rows.append(
+                {
+                    "round": played.number,
+                    "rho": rho,
+                    "bound": tail_bound(values, setting.sketch_size, sharp=True),
+                    "printed bound": tail_bound(values, setting.sketch_size),
+                    "factor": sketch_factor(rho, setting.regularization),
+                    "largest": values[0],
+                }
+            )
+
     with threadpool_limits(limits=1):
-        for t in range(1, n_rounds + 1):
-            candidates = instance.actions(streams.actions)
-            chosen = policy.select(candidates.features)
-            x = candidates.features[chosen]
-            policy.update(x, candidates.outcome(chosen, float(streams.outcomes.random())))
-            slope = jacobian(outcome_probabilities(policy.parameter @ x))
-            hessian += np.kron(slope, np.outer(x, x))
-            if t in checkpoints or t == n_rounds:
-                values = np.maximum(np.linalg.eigvalsh(hessian)[::-1], 0.0)
-                rho = policy.curvature.shrinkage
-                rows.append(
-                    {
-                        "round": t,
-                        "rho": rho,
-                        "bound": tail_bound(values, setting.sketch_size, sharp=True),
-                        "printed bound": tail_bound(values, setting.sketch_size),
-                        "factor": sketch_factor(rho, setting.regularization),
-                        "largest": values[0],
-                    }
-                )
+        run_trial(environment, {"eofd": policy}, n_rounds, streams, observe)
     return pd.DataFrame(rows), values

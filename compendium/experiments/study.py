@@ -1,9 +1,9 @@
 """A study: several settings, several trials each; the results as tidy tables.
 
-This is what an experiment's notebook imports. How trials are obtained is `execution`'s affair; the
-table of results does not depend on it, and times are kept apart from it. In the folder of a finished
-run the tables are read, not computed: a committed run can be executed again in seconds, and every
-number in its notebook compared.
+This is what an experiment's notebook imports. `execution` obtains the trials, from a folder or by
+computing them, in one process or in many; the tables do not depend on how, and times have a table of
+their own. In the folder of a finished run the tables are read and not computed, so that a committed
+run can be executed again in seconds and every number in its notebook compared.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, field_v
 
 from compendium.experiments import trials
 from compendium.experiments.execution import Orders, obtain
-from compendium.experiments.trials import Setting, TrialSpec
+from compendium.experiments.setting import Setting
+from compendium.experiments.trials import TrialSpec
 from compendium.system import paths, provenance
 
 TABLES = ("results", "timings", "final")
-_FEWEST_ROUNDS = 20  # a median over fewer rounds says nothing
+#: The median time of a round is not taken over fewer rounds.
+_FEWEST_ROUNDS = 20
 _COLUMNS_OF_BLOCKS = ["setting", "trial", "round", "policy", "reward", "regret"]
-#: Whole numbers of a round, which a table that is stacked with one without them holds as fractions.
+#: Columns of whole numbers; pandas makes them floating-point where it stacks a table without them below.
 _WHOLE = {"n_actions": np.int32, "action": np.int32, "outcome": np.int16}
 
 __all__ = ["Results", "Setting", "Study", "measured", "publish", "replay"]
@@ -129,7 +131,7 @@ class Results:
     timings : pandas.DataFrame
         Wall time per round in milliseconds, one row per (setting, policy, trial); see `_timings`.
     final : pandas.DataFrame
-        One row per (setting, trial, optimistic policy): its `OptimisticPolicy.summary` at the end.
+        One row per (setting, trial, policy with a curvature): its `NewtonPolicy.summary` at the end.
     margins : list of dict
         The smallest decision margin of each policy under each setting.
     data : list of dict
@@ -241,16 +243,10 @@ def save(folder: Path, *results: Results, **findings: Any) -> None:
     if len(set(names)) != len(names):
         raise ValueError(f"settings of the studies must have different names, got {names}")
     record = {"studies": [one.record() for one in results], "findings": findings}
-    text = (
-        json.dumps(record, indent=2, sort_keys=True, allow_nan=False) + "\n"
-    )  # first: a finding may not be plain
-    parts = (
-        [one.rounds for one in results],
-        [one.timings for one in results],
-        [one.final for one in results],
-    )
-    for name, tables in zip(TABLES, parts, strict=True):
-        table = _stack(tables)
+    # Before anything is written: this fails if a finding is not a plain value.
+    text = json.dumps(record, indent=2, sort_keys=True, allow_nan=False) + "\n"
+    for name, attribute in zip(TABLES, ("rounds", "timings", "final"), strict=True):
+        table = _stack([getattr(one, attribute) for one in results])
         table.to_parquet(folder / f"{name}.parquet", compression="zstd", index=False)
     computed = [one for result in results for one in result.computed_on]
     provenance.hand_over_environment(folder, computed)
@@ -298,7 +294,8 @@ def replay(study: Study, folder: Path) -> Results:
         return part
 
     rounds = table("results")
-    # Studies with and without blocks may share the table: empty columns, and an order that is the first's.
+    # Studies with and without blocks may share the table, which then has columns that are empty for one of
+    # them, in the order of the first one.
     keys, sums = _COLUMNS_OF_BLOCKS[:4], _COLUMNS_OF_BLOCKS[4:]
     rounds = rounds[_COLUMNS_OF_BLOCKS] if study.block > 1 else rounds[[*keys, *_WHOLE, *sums]].astype(_WHOLE)
     final = table("final", categorical=False)
@@ -371,11 +368,11 @@ def _data(study: Study) -> list[dict[str, Any]]:
 
 
 def final_states(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The summaries of the optimistic policies at the end of each trial."""
+    """The summaries of the policies with a curvature at the end of each trial."""
     rows = [
         {"setting": spec.setting.name, "trial": spec.trial, "policy": policy} | frame.attrs["final"][policy]
         for spec, frame in zip(specs, frames, strict=True)
-        for policy in spec.setting.policies  # a stored trial has them in another order
+        for policy in spec.setting.policies  # the stored summaries are sorted by name
         if policy in frame.attrs["final"]
     ]
     columns = ["setting", "trial", "policy", "shrinkage", "largest_eigenvalue", "parameter_norm"]
@@ -395,6 +392,6 @@ def combine(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.Da
         for spec, frame in zip(specs, frames, strict=True)
     ]
     combined = pd.concat(parts, ignore_index=True)
-    combined.attrs.clear()  # Parquet files would hold them
+    combined.attrs.clear()  # else Parquet files would hold those of one trial
     first = ["setting", "trial", "round", "policy"]
     return combined[first + [name for name in combined.columns if name not in first]]

@@ -1,4 +1,4 @@
-"""The unit of work: one (setting, trial), computed once and kept under its content address.
+"""The unit of work: one trial of one setting, computed once and kept under its content address.
 
 The address is a hash of what decides the numbers: the experiment, the problem with its data's
 checksum, the setting, the seed, the trial and the sources of the library. The versions of NumPy and
@@ -23,103 +23,18 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 from threadpoolctl import threadpool_limits
 
-from compendium.experiments.problems import Classes, Digits, Rated, Synthetic
+from compendium.experiments.setting import Setting
 from compendium.system.provenance import code_digest, computed_on
-from mlogb_core.confidence import ConstantRadius, radius_from
-from mlogb_core.environments import Environment
-from mlogb_core.policies import OptimisticPolicy, Policy, RandomPolicy, eofd, first_order, oful
-from mlogb_core.printed import CholeskyOFUL, PrintedEOFD, PrintedOFUL
-from mlogb_core.simulation import Trial, run_trial, trial_streams
+from mlogb_core.policies import NewtonPolicy
+from mlogb_core.simulation import Round, Trial, run_trial, trial_streams
 
-COMPARISON = ("eofd", "oful", "first-order", "greedy", "random")
-#: The forms whose times are compared: the library's, those as printed, and OFUL by Cholesky factors.
-FORMS = ("eofd", "oful", "eofd-compiled", "oful-compiled", "eofd-printed", "oful-cholesky", "oful-printed")
-POLICIES = (*COMPARISON, *FORMS[2:])
+__all__ = ["TIMES", "Setting", "TrialSpec", "is_stored", "library_digest", "load", "store"]
+
 TIMES = ("select_seconds", "update_seconds")
 _LOG = logging.getLogger(__name__)
-
-
-class Setting(BaseModel):
-    """A problem and one parameter setting, shared by all policies of a trial.
-
-    Parameters
-    ----------
-    name : str
-        What the setting is called in tables and figures.
-    problem : Digits, Synthetic, Classes or Rated
-        The bandit problem.
-    sketch_size : int
-        m of EOFD-MLogB.
-    regularization, step_size, norm_bound : float
-        Lambda, eta and S.
-    radius : dict
-        The rule for beta, as `mlogb_core.confidence.radius_from` reads it.
-    policies : tuple of str
-        Which policies play; the five of the comparison by default.
-    """
-
-    # Validated again where it is used: `model_copy(update=...)`, how variants are made, checks nothing.
-    model_config = ConfigDict(frozen=True, extra="forbid", revalidate_instances="always")
-
-    name: str
-    problem: Digits | Synthetic | Classes | Rated
-    sketch_size: PositiveInt
-    regularization: PositiveFloat
-    step_size: PositiveFloat
-    norm_bound: PositiveFloat
-    radius: dict[str, Any]
-    policies: tuple[str, ...] = COMPARISON
-
-    @field_validator("radius")
-    @classmethod
-    def _known_radius(cls, value: dict[str, Any]) -> dict[str, Any]:
-        return radius_from(value).describe()
-
-    @field_validator("policies")
-    @classmethod
-    def _known_policies(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        unknown = set(value) - set(POLICIES)
-        if unknown or len(set(value)) != len(value) or not value:
-            raise ValueError(f"policies must be distinct names out of {POLICIES}, got {value}")
-        return value
-
-    def build(
-        self, environment: Environment, stream: Callable[[str], np.random.Generator]
-    ) -> dict[str, Policy]:
-        """Fresh policies by name.
-
-        Parameters
-        ----------
-        environment : Environment
-            Gives d and the rewards.
-        stream : callable
-            Gives a policy that randomises the stream of its name, as `Streams.policy` does.
-        """
-        problem = environment.n_features, environment.rewards
-        common: dict[str, Any] = {
-            "regularization": self.regularization,
-            "step_size": self.step_size,
-            "norm_bound": self.norm_bound,
-        }
-        optimistic = common | {"radius": radius_from(self.radius)}
-        sketched = {"sketch_size": self.sketch_size} | optimistic
-        greedy = sketched | {"radius": ConstantRadius(0.0)}
-        makers: dict[str, Callable[[], Policy]] = {
-            "eofd": lambda: eofd(*problem, **sketched),
-            "oful": lambda: oful(*problem, **optimistic),
-            "first-order": lambda: first_order(*problem, **optimistic),
-            "greedy": lambda: eofd(*problem, **greedy),
-            "random": lambda: RandomPolicy(stream("random")),
-            "eofd-printed": lambda: PrintedEOFD(*problem, **sketched),
-            "oful-printed": lambda: PrintedOFUL(*problem, **optimistic),
-            "oful-cholesky": lambda: CholeskyOFUL(*problem, **optimistic),
-            "eofd-compiled": lambda: eofd(*problem, **sketched, compiled=True),
-            "oful-compiled": lambda: oful(*problem, **optimistic, compiled=True),
-        }
-        return {name: makers[name]() for name in self.policies}
 
 
 class TrialSpec(BaseModel):
@@ -150,15 +65,22 @@ class TrialSpec(BaseModel):
     def compute(self, on_round: Callable[[int], None] | None = None) -> pd.DataFrame:
         """Play the trial, with one BLAS thread: the thread count changes last digits.
 
-        The frame's `attrs["final"]` has the summary of each optimistic policy at the end, and
+        `on_round` is called with the number of rounds done after each round, for progress.
+
+        The frame's `attrs["final"]` has the summary of each policy with a curvature at the end, and
         `attrs["computed_on"]` the libraries and the machine of the process that computed it.
         """
+
+        def observer(played: Round) -> None:
+            if on_round is not None:
+                on_round(played.number)
+
         streams = trial_streams(self.seed, self.experiment, self.trial)
         with threadpool_limits(limits=1):
             environment = self.setting.problem.environment()
             policies = self.setting.build(environment, streams.policy)
-            trial = run_trial(environment, policies, self.n_rounds, streams, on_round)
-            final = {n: p.summary() for n, p in policies.items() if isinstance(p, OptimisticPolicy)}
+            trial = run_trial(environment, policies, self.n_rounds, streams, observer)
+            final = {n: p.summary() for n, p in policies.items() if isinstance(p, NewtonPolicy)}
         frame = _tidy(trial)
         frame.attrs |= {"final": final, "computed_on": computed_on()}
         return frame
@@ -218,11 +140,10 @@ def store(spec: TrialSpec, frame: pd.DataFrame, folder: Path) -> Path:
 
 @lru_cache(maxsize=1)
 def library_digest() -> str:
-    """Digest of the sources that decide a trial's numbers: `mlogb_core`, problems and trials.
-
-    The bounds of the analysis are functions of what was played, and play no part in it.
-    """
-    return code_digest(("experiments/problems.py", "experiments/trials.py"))
+    """Digest of the sources that decide a trial's numbers: `mlogb_core`, and how it is set up and played."""
+    return code_digest(
+        ["experiments/problems", *(f"experiments/{name}.py" for name in ("policies", "setting", "trials"))]
+    )
 
 
 def _content(frame: pd.DataFrame) -> str:

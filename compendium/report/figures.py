@@ -1,7 +1,8 @@
 """The figures, in one style: readable in greyscale and by the colour-blind, spread always shown.
 
-Each policy has one colour (Okabe and Ito), one dash pattern and one marker everywhere. A notebook
-draws with these functions and shows the result; `save` hands it to the batch that executes it.
+Each policy has one colour, one dash pattern and one marker everywhere, those of its entry in
+`compendium.experiments.policies`. A notebook draws with these functions and shows the result; `save`
+hands it to the batch that executes it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -20,31 +20,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 
+from compendium.experiments.policies import POLICIES, Style
+
 # The style is the project's: a user's matplotlibrc would change sizes, and the bytes of every figure.
 matplotlib.rcdefaults()
 
 
-class Style(NamedTuple):
-    """How a policy is drawn."""
-
-    label: str
-    colour: str
-    dashes: tuple[float, ...]
-    marker: str
-
-
-STYLES: Mapping[str, Style] = {
-    "eofd": Style("EOFD-MLogB", "#D55E00", (), "o"),
-    "oful": Style("OFUL-MLogB", "#0072B2", (6, 2), "s"),
-    "first-order": Style("no curvature", "#009E73", (1, 1.2), "^"),
-    "greedy": Style("greedy (β = 0)", "#CC79A7", (4, 1.5, 1, 1.5), "D"),
-    "random": Style("random play", "#555555", (2, 3), "x"),
-    "eofd-printed": Style("EOFD, as printed", "#E69F00", (9, 1.5), "P"),
-    "oful-cholesky": Style("OFUL, Cholesky", "#6A3D9A", (5, 1, 1, 1), "*"),
-    "oful-printed": Style("OFUL, as printed", "#56B4E9", (6, 1.5, 1, 1.5, 1, 1.5), "X"),
-    "eofd-compiled": Style("EOFD-MLogB, compiled", "#8C2D04", (3, 1.2), "v"),
-    "oful-compiled": Style("OFUL-MLogB, compiled", "#08306B", (8, 2, 2, 2), "p"),
-}
+#: How each policy is drawn.
+STYLES: Mapping[str, Style] = {name: entry.style for name, entry in POLICIES.items()}
 
 #: Colours of Okabe and Ito for lines that are not policies; draw them with `MARKERS` too.
 SERIES = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")

@@ -25,7 +25,8 @@ from compendium.system.paths import FailureError, home, project_root, runs_folde
 
 #: Modules of ``compendium`` that decide what a run computes; the others only run and record it.
 RESULT_MODULES = (
-    *(f"experiments/{name}.py" for name in ("data", "problems", "ratings", "study", "trials")),
+    *(f"experiments/{name}.py" for name in ("data", "policies", "ratings", "setting", "study", "trials")),
+    "experiments/problems",
     *(f"report/{name}.py" for name in ("figures", "tables")),
 )
 
@@ -50,11 +51,14 @@ def sha256(content: str | bytes | Path) -> str:
 def code_digest(modules: Sequence[str] = RESULT_MODULES) -> str:
     """Return one digest of the sources that decide results.
 
-    They are every module of the ``mlogb_core`` that is imported, and the given modules of ``compendium``.
+    They are every module of the ``mlogb_core`` that is imported, and the given modules and folders
+    of ``compendium``.
     Names count as well as contents: a renamed module changes the digest.
     """
     here = Path(__file__).resolve().parents[1]
-    sources = {f"compendium/{name}": here / name for name in modules if (here / name).is_file()}
+    places = [here / name for name in modules]
+    files = [path for place in places for path in ([place] if place.is_file() else place.rglob("*.py"))]
+    sources = {f"compendium/{path.relative_to(here).as_posix()}": path for path in files}
     spec = importlib.util.find_spec("mlogb_core")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         for path in Path(folder).rglob("*.py"):

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from compendium.theory.reward import curvature_constant
 from mlogb_core._validation import (
     as_finite,
     as_integer,
@@ -24,7 +23,7 @@ from mlogb_core._validation import (
     as_positive,
     as_vector,
 )
-from mlogb_core.link import jacobian, log_loss, loss_residual, outcome_probabilities
+from mlogb_core.link import jacobian, log_loss, loss_residual, outcome_probabilities, remainder_constant
 
 
 class RoundTerms(NamedTuple):
@@ -116,27 +115,6 @@ def round_terms(
         concavity=regret - 2.0 * eta * float(loss_residual(after, y) @ (away @ x)) - seen,
         optimality=2.0 * eta * float(surrogate_slope @ (away @ x)) + pull,
     )
-
-
-def remainder_constant(n_outcomes: int) -> float:
-    r"""The smallest :math:`\theta_K` with :math:`|D^3\psi(z)[h, k, k]| \le \theta_K \|h\|\,\|k\|^2`.
-
-    .. math:: \theta_1 = \frac{1}{6\sqrt3}, \qquad \theta_K = \frac{\sqrt2}{3\sqrt3} \quad (K \ge 2)
-
-    Parameters
-    ----------
-    n_outcomes : int
-        K >= 1.
-
-    Returns
-    -------
-    float
-
-    Notes
-    -----
-    It takes the place of :math:`\sqrt6 L`, that is 0.61 and 1.22, in the paper's Taylor step.
-    """
-    return curvature_constant(n_outcomes) * (1.0 if n_outcomes == 1 else math.sqrt(2.0))
 
 
 def remainder_bound(n_outcomes: int, norm_bound: float, action_bound: float = 1.0) -> float:

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
-from compendium.theory.confidence import remainder_constant
 from mlogb_core._validation import (
     Array,
     as_finite,
@@ -25,8 +24,8 @@ from mlogb_core._validation import (
     as_positive,
     as_probability,
 )
-from mlogb_core.confidence import Progress
-from mlogb_core.link import outcome_probabilities, smoothness
+from mlogb_core.link import outcome_probabilities, remainder_constant, smoothness
+from mlogb_core.radius import Progress, RepairedRadius, checked_smoothness, exponential_slope
 
 _LARGEST_GRID = 3
 
@@ -115,23 +114,6 @@ def mixture_loss_bound(probabilities: ArrayLike, block: ArrayLike, precision: fl
     return max(float(logsumexp(exponents, b=p)), 0.0)
 
 
-def exponential_slope(bound: float) -> float:
-    r"""Smallest :math:`\varphi` with :math:`e^v \le 1 + \varphi v` on [0, v_max]: :math:`(e^{v}-1)/v` there.
-
-    Parameters
-    ----------
-    bound : float
-        v_max >= 0.
-
-    Returns
-    -------
-    float
-        At least 1; 1 at v_max = 0.
-    """
-    v = as_non_negative("bound", bound)
-    return math.expm1(v) / v if v > 0 else 1.0
-
-
 def shifted_mixture_loss_bound(
     trace: float,
     movement: float,
@@ -171,7 +153,7 @@ def shifted_mixture_loss_bound(
     Paper: `lem:cr-ell-regret-3`, where :math:`\varphi/2` is :math:`\sqrt6` and
     :math:`c = 24Kd/\lambda`. Here any c does, Kd = 1 and D > 1 included.
     """
-    L = _checked_smoothness(n_outcomes, link_smoothness)
+    L = checked_smoothness(n_outcomes, link_smoothness)
     c, lam = as_positive("precision", precision), as_positive("regularization", regularization)
     slope = exponential_slope(2.0 * L * as_positive("action_bound", action_bound) ** 2 / (c * lam))
     curved = slope / (2.0 * c) * as_non_negative("trace", trace)
@@ -271,7 +253,7 @@ def ville_parameters(n_outcomes: int, norm_bound: float, action_bound: float = 1
               \lambda = \alpha D^2\max\{2L,\ 2\theta_K SD\}
 
     with :math:`L = 1/4` for K = 1 and 1/2 for K >= 2, and :math:`\theta_K` from
-    `compendium.theory.confidence.remainder_constant`.
+    `link.remainder_constant`.
 
     Parameters
     ----------
@@ -302,80 +284,30 @@ def ville_radius_terms(
     smoothness: float | None = None,
     trace: float | None = None,
 ) -> dict[str, float]:
-    r"""The terms of a confidence radius that needs neither smoothing nor a large :math:`\lambda`.
-
-    .. math::
-       \beta_{t+1} = \lambda S^2 + 2\eta\ln\tfrac1\delta + 2\eta^2\varphi\,\mathcal{T}_t
-       + 2\eta\theta_K SD\sum_{s\le t}\|(W_{s+1}-W_s)x_s\|_2^2
-       - \tfrac12\sum_{s\le t}\|W_{s+1}-W_s\|_{Z_s}^2
-
-    with :math:`\varphi = (e^v - 1)/v` at :math:`v = 4\eta LD^2/\lambda`, :math:`\theta_K` from
-    `compendium.theory.confidence.remainder_constant`, and
-
-    .. math:: \mathcal{T}_t = \Delta_t^{\lambda}\Bigl(Kd\ln\Delta_t^{\lambda/2}
-              + m\ln\bigl(1 + \tfrac{2D^2t}{m\lambda}\bigr)\Bigr) \ge
-              \sum_{s\le t}\operatorname{tr}\bigl(\nabla^2\ell_s(W_{s+1})\,Z_s^{-1}\bigr).
+    r"""The terms of the repaired theorem's radius; see `RepairedRadius.terms`.
 
     Parameters
     ----------
     progress : Progress
-        Where the policy stands; exact steps from :math:`W_1 = 0` with :math:`\eta \ge \alpha/2` are
-        assumed.
-    confidence : float
-        :math:`\delta \in (0, 1)`, the probability of failure.
-    action_bound : float, optional
-        D >= the norm of every action.
-    smoothness : float, optional
-        L with :math:`\nabla\sigma \preceq LI` for all logits; by default the smallest one.
+        Where the policy stands.
+    confidence, action_bound, smoothness
+        As in `RepairedRadius`.
     trace : float, optional
-        The sum of traces itself, if it was recorded; then :math:`\mathcal{T}_t` is not needed.
+        The sum of traces, if it was recorded.
 
     Returns
     -------
     dict
         Keys `ridge`, `martingale`, `sketch`, `logit_movement`, `hessian_movement`.
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of range, or :math:`\lambda < 2LD^2` and no trace is given.
-
     Notes
     -----
-    Paper: `eq:cr-beta`. From `ville_parameters` on, the last two terms add up to at most 0.
+    From `ville_parameters` on, the last two terms add up to at most 0.
     """
-    K, d, m, t = progress.n_outcomes, progress.n_features, progress.rank_bound, progress.rounds
-    lam, eta, S = progress.regularization, progress.step_size, progress.norm_bound
-    D, L = as_positive("action_bound", action_bound), _checked_smoothness(K, smoothness)
-    if trace is None:
-        if lam < 2.0 * L * D**2 * (1.0 - 1e-12):
-            raise ValueError(
-                f"regularization must be at least 2 L D^2 = {2.0 * L * D**2:.3g}, got {lam:.3g}; "
-                "below it only a recorded trace gives a radius"
-            )
-        rank_term = m * math.log1p(2.0 * D**2 * t / (m * lam)) if m else 0.0
-        tail = 1.0 + progress.shrinkage / lam
-        trace = tail * (K * d * math.log1p(2.0 * progress.shrinkage / lam) + rank_term)
-    slope = exponential_slope(4.0 * eta * L * D**2 / lam)
-    return {
-        "ridge": lam * S**2,
-        "martingale": -2.0 * eta * math.log(as_probability("confidence", confidence)),
-        "sketch": 2.0 * eta**2 * slope * as_non_negative("trace", trace),
-        "logit_movement": 2.0 * eta * remainder_constant(K) * S * D * progress.logit_movement,
-        "hessian_movement": -0.5 * progress.hessian_movement,
-    }
+    return RepairedRadius(confidence, action_bound, smoothness=smoothness).terms(progress, trace)
 
 
 @cache
 def _gauss_hermite(n_nodes: int) -> tuple[Array, Array]:
     nodes, weights = np.polynomial.hermite_e.hermegauss(n_nodes)
     return nodes, weights
-
-
-def _checked_smoothness(n_outcomes: int, value: float | None) -> float:
-    smallest = smoothness(as_integer("n_outcomes", n_outcomes, minimum=1))
-    if value is None:
-        return smallest
-    if as_positive("smoothness", value) < smallest:
-        raise ValueError(f"smoothness must be at least {smallest} for K={n_outcomes}, got {value}")
-    return value

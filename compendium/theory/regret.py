@@ -28,8 +28,8 @@ from compendium.theory.self_normalised import (
     uncertainty_sum_bound,
 )
 from mlogb_core._validation import as_non_negative, as_positive, as_rewards
-from mlogb_core.confidence import Progress, TheoremRadius
 from mlogb_core.link import smoothness
+from mlogb_core.radius import Progress, TheoremRadius
 
 _LONGEST = 1e18
 

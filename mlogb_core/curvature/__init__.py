@@ -5,5 +5,13 @@ from mlogb_core.curvature.dense import DenseCurvature
 from mlogb_core.curvature.frequent_directions import FrequentDirections
 from mlogb_core.curvature.low_rank import LowRankCurvature
 from mlogb_core.curvature.none import NoCurvature
+from mlogb_core.curvature.robust import RobustFrequentDirections
 
-__all__ = ["Curvature", "DenseCurvature", "FrequentDirections", "LowRankCurvature", "NoCurvature"]
+__all__ = [
+    "Curvature",
+    "DenseCurvature",
+    "FrequentDirections",
+    "LowRankCurvature",
+    "NoCurvature",
+    "RobustFrequentDirections",
+]

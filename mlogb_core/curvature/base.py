@@ -1,9 +1,10 @@
-r"""What a policy asks of the accumulated Hessian, whatever represents it.
+r"""What a policy asks of the accumulated Hessian, whatever represents it, and in which order.
 
 A curvature stands for a positive definite matrix :math:`Z` of size Kd x Kd, starting from
 :math:`\lambda I`. A policy never sees the matrix. It asks for the K x K blocks
 :math:`A(x) = (I \otimes x)^\top Z^{-1} (I \otimes x)` of its actions, which carry both norms of
-the optimistic bonus, and for the proximal Newton step; then it adds the new Hessian.
+the optimistic bonus, or for a draw of covariance :math:`Z^{-1}`; then for the proximal Newton step, and
+it adds the new Hessian.
 
 What is expensive is computed once. The *image* of an action is the product of the representation
 with :math:`I \otimes x`: the block is read off it, and the step reuses it. The *frame* of the
@@ -12,16 +13,31 @@ action that was played is what step and addition share.
 
 from __future__ import annotations
 
+import inspect
 import math
-from typing import Any, NamedTuple, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
 from mlogb_core._linalg import add_to_diagonal, cholesky, invert_triangle, solve
-from mlogb_core._validation import Array
+from mlogb_core._ownership import Owned
+from mlogb_core._state import class_name
+from mlogb_core._validation import Array, as_integer, as_positive, take
 
-Frame = TypeVar("Frame")
 _EPS = float(np.finfo(np.float64).eps)
+
+
+class AnyFrame(Protocol):
+    """What the frames of all curvatures share: of which Z they are."""
+
+    @property
+    def updates(self) -> int:
+        """`Curvature.updates` when the frame was made."""
+
+
+Frame = TypeVar("Frame", bound=AnyFrame)
 
 
 class Step(NamedTuple):
@@ -30,46 +46,90 @@ class Step(NamedTuple):
     Attributes
     ----------
     parameter : (K, d) array
-        :math:`W_{+}`.
+        :math:`W_{+}`; read-only if there are coordinates, so that they stay those of this array.
     multiplier : float
         The dual variable :math:`\nu \ge 0` of the projection, 0 if :math:`W'` lies in the ball.
+    coordinates : array or None
+        Coordinates of :math:`W_{+}` in the frame's own basis, if the curvature keeps track of them. They are
+        for `add`, which returns those in the new basis, and these are for the next step.
     """
 
     parameter: Array
     multiplier: float
+    coordinates: Array | None = None
 
 
-class Curvature(Protocol[Frame]):
+class Curvature(Owned, ABC, Generic[Frame]):
     r"""A representation of the accumulated Hessian :math:`Z = \lambda I + \sum \nabla^2\ell`.
+
+    The calls of a round, in this order:
+
+    1. `images`, `inverse_blocks` and `sample`, as often as wanted: they change nothing;
+    2. `frame` of the action that was played;
+    3. `newton_step` in this frame, as often as wanted;
+    4. `add` in this frame, once. It changes Z, so all images and frames from before are out of date.
+
+    `newton_step` and `add` refuse a frame that is out of date: they begin with `check_order`, and `add` ends
+    by counting the update. Whatever inherits from this class can be read back from the state of a policy.
+
+    Parameters
+    ----------
+    n_outcomes, n_features : int
+        K >= 1 and d >= 1.
+    regularization : float
+        :math:`\lambda > 0`.
 
     Attributes
     ----------
-    n_outcomes, n_features : int
-        K and d.
     regularization : float
-        :math:`\lambda > 0`; no eigenvalue of Z is smaller.
+        :math:`\lambda`, as it was given; the radius depends on it.
     shrinkage : float
-        :math:`\rho \ge 0`, the accumulated sketching error: :math:`Z \preceq H \preceq Z + \rho I`
-        for the full Hessian H of the same stream. 0 for an exact representation.
+        :math:`\rho \ge 0`, the accumulated sketching error: the amounts that were subtracted from the sketch.
+        0 for an exact representation.
     rank_bound : int
-        The largest rank that :math:`Z - \lambda I` can have: m in the theorem's radius.
-    image_cost : int
-        Multiplications that the image of one action takes.
+        The largest rank that the part of Z besides the ridge can have: m in the theorem's radius.
+    updates : int
+        Number of Hessians that were added to this object.
+
+    Raises
+    ------
+    ValueError
+        If a size is below 1 or the regularization is not positive.
     """
 
-    n_outcomes: int
-    n_features: int
-    regularization: float
-    shrinkage: float
+    #: The arguments of the constructor, each of which is kept in an attribute of the same name.
+    arguments: ClassVar[tuple[str, ...]] = ("n_outcomes", "n_features", "regularization")
     rank_bound: int
 
+    def __init__(self, n_outcomes: int, n_features: int, regularization: float) -> None:
+        self.n_outcomes = as_integer("n_outcomes", n_outcomes, minimum=1)
+        self.n_features = as_integer("n_features", n_features, minimum=1)
+        self.regularization = as_positive("regularization", regularization)
+        self.shrinkage = 0.0
+        self.updates = 0
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        _CLASSES[class_name(cls)] = cls
+
     @property
+    def ridge(self) -> float:
+        r"""The multiple of the identity in Z, :math:`\lambda` unless a subclass lets it grow.
+
+        No eigenvalue of Z is smaller.
+        """
+        return self.regularization
+
+    @property
+    @abstractmethod
     def image_cost(self) -> int:
         """Multiplications that the image of one action takes."""
 
+    @abstractmethod
     def images(self, actions: Array) -> Array:
         r"""Products of the representation with :math:`I \otimes x`, (n, K, .), for (n, d) actions."""
 
+    @abstractmethod
     def inverse_blocks(
         self, actions: Array, images: Array | None = None, squares: Array | None = None
     ) -> Array:
@@ -78,9 +138,27 @@ class Curvature(Protocol[Frame]):
         Images and squared lengths of the actions are computed unless they are given.
         """
 
+    @abstractmethod
+    def sample(self, normal: Array) -> Array:
+        r"""A draw from :math:`\mathcal N(0, Z^{-1})`: a root of :math:`Z^{-1}` times a standard normal.
+
+        Parameters
+        ----------
+        normal : (K, d) array
+            Independent standard normal numbers.
+
+        Returns
+        -------
+        (K, d) array
+            :math:`R\xi` with :math:`RR^\top = Z^{-1}`. Which of the roots R is belongs to the class, so that
+            two representations of the same Z may make different draws of the same numbers.
+        """
+
+    @abstractmethod
     def frame(self, action: Array, image: Array | None = None) -> Frame:
         """What `newton_step` and `add` need to know about one action, from its image if given."""
 
+    @abstractmethod
     def newton_step(
         self,
         frame: Frame,
@@ -89,6 +167,7 @@ class Curvature(Protocol[Frame]):
         factor: Array,
         step_size: float,
         norm_bound: float,
+        coordinates: Array | None = None,
     ) -> Step:
         r"""The proximal Newton step, projected onto the ball of radius S.
 
@@ -108,24 +187,103 @@ class Curvature(Protocol[Frame]):
             F with :math:`F F^\top = \nabla\sigma(Wx)`.
         step_size, norm_bound : float
             :math:`\eta > 0` and S > 0.
+        coordinates : array, optional
+            Those of W, if the last `add` has returned any.
 
         Returns
         -------
         Step
             :math:`W_{+}` and the multiplier.
+
+        Raises
+        ------
+        ValueError
+            If the frame is older than the last `add`.
+
+        Notes
+        -----
+        Paper: `eq:oful-mlogb-W-gradient` and `eq:oful-mlogb-W-projection`.
         """
 
-    def add(self, frame: Frame, factor: Array) -> None:
-        r"""Add :math:`F F^\top \otimes x x^\top` to Z; on an exception Z is as before."""
+    @abstractmethod
+    def add(self, frame: Frame, factor: Array, coordinates: Array | None = None) -> Array | None:
+        r"""Add :math:`F F^\top \otimes x x^\top` to Z; on an exception Z is as before.
 
+        Parameters
+        ----------
+        frame
+            The frame of the action x.
+        factor : (K, K) array
+            F.
+        coordinates : array, optional
+            Those of the parameter in the frame, from the step.
+
+        Returns
+        -------
+        array or None
+            The coordinates of the parameter in the new basis, for the next step; None if there are none.
+
+        Raises
+        ------
+        ValueError
+            If the frame is older than the last `add`.
+        ArithmeticError
+            If the ridge is below the roundoff of the largest eigenvalue.
+        """
+
+    def check_order(self, frame: Frame) -> None:
+        """Raise if the frame is older than the last `add`."""
+        if frame.updates != self.updates:
+            raise ValueError(
+                f"frame must be made after the last add: it is that of Z after {frame.updates} updates, "
+                f"and there have been {self.updates}"
+            )
+
+    @abstractmethod
     def spectrum(self) -> Array:
-        r"""Eigenvalues of :math:`Z - \lambda I`, decreasing, without those that are zero by rank."""
+        r"""Eigenvalues of Z less the ridge, decreasing, without those that are zero by rank."""
 
+    @abstractmethod
     def dense(self) -> Array:
         """Z as a (Kd, Kd) matrix, for checks and small problems."""
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on from here, as arrays and numbers."""
+        return {name: getattr(self, name) for name in self.arguments}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Rebuild a curvature of this class from `state_dict`.
+
+        Raises
+        ------
+        ValueError
+            If an entry is missing or does not fit.
+        """
+        return cls(**{name: take(state, name) for name in cls.arguments})
+
+    def check_coordinates(self, parameter: Array, coordinates: Array) -> None:
+        """Raise if a saved parameter has other coordinates than those that were saved with it."""
+        raise ValueError(f"coordinates must be left out: {type(self).__name__} keeps none")
+
+
+_CLASSES: dict[str, type[Curvature[Any]]] = {}
+
+
+def curvature_class(name: str) -> type[Curvature[Any]]:
+    """The subclass of `Curvature` of this name in a state.
+
+    Raises
+    ------
+    ValueError
+        If no such class is known: one that is defined elsewhere has to be imported first.
+    """
+    known = {name: kind for name, kind in _CLASSES.items() if not inspect.isabstract(kind)}
+    if name not in known:
+        raise ValueError(
+            f"curvature must be one of {sorted(known)}, got {name!r} (has its module been imported?)"
+        )
+    return known[name]
 
 
 def step_weights(block: Array, residual: Array, factor: Array, step_size: float) -> Array:
@@ -192,19 +350,19 @@ def inverse_change(block: Array, solved: Array, factor: Array) -> Array:
 
 
 def check_regularization(regularization: float, largest: float) -> None:
-    r"""Raise if :math:`\lambda` is lost in the roundoff of the largest eigenvalue of the data part.
+    r"""Raise if the ridge is lost in the roundoff of the largest eigenvalue of the data part.
 
     Parameters
     ----------
     regularization : float
-        :math:`\lambda`.
+        The ridge, :math:`\lambda` at first.
     largest : float
         A lower bound of the largest eigenvalue.
 
     Raises
     ------
     ArithmeticError
-        If :math:`\lambda` is below the machine epsilon times that eigenvalue, or the latter overflows.
+        If the ridge is below the machine epsilon times that eigenvalue, or the latter overflows.
     """
     roundoff = _EPS * largest
     if not math.isfinite(largest):

@@ -8,17 +8,17 @@ more of them by Lanczos' method. Nothing of order :math:`(Kd)^3` is left.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.linalg.blas import dsymv, dsyrk
 
 from mlogb_core._linalg import length
-from mlogb_core._ownership import Owned
-from mlogb_core._validation import Array, as_integer, as_matrix, as_positive, take
-from mlogb_core.curvature.base import Step, check_regularization, inverse_change, step_weights
+from mlogb_core._validation import Array, as_matrix, take
+from mlogb_core.curvature.base import Curvature, Step, check_regularization, inverse_change, step_weights
 from mlogb_core.projection import project_by_lanczos
 
+# Up to this many vectors, products with one triangle of the inverse take less time than with a whole block.
 _FEW = 4
 
 
@@ -33,14 +33,17 @@ class DenseFrame(NamedTuple):
         :math:`(I \otimes x)^\top H^{-1}`.
     block : (K, K) array
         :math:`A(x) = (I \otimes x)^\top H^{-1} (I \otimes x)`.
+    updates : int
+        `Curvature.updates` when the frame was made.
     """
 
     action: Array
     solved: Array
     block: Array
+    updates: int
 
 
-class DenseCurvature(Owned):
+class DenseCurvature(Curvature[DenseFrame]):
     r"""The exact accumulated Hessian :math:`H = \lambda I + \sum_s \nabla^2\ell_s(W_{s+1})`.
 
     Parameters
@@ -63,11 +66,8 @@ class DenseCurvature(Owned):
     """
 
     def __init__(self, n_outcomes: int, n_features: int, regularization: float) -> None:
-        self.n_outcomes = as_integer("n_outcomes", n_outcomes, minimum=1)
-        self.n_features = as_integer("n_features", n_features, minimum=1)
-        self.regularization = as_positive("regularization", regularization)
+        super().__init__(n_outcomes, n_features, regularization)
         self.rank_bound = self.n_outcomes * self.n_features
-        self.shrinkage = 0.0
         self.inverse: Array = np.zeros((self.rank_bound, self.rank_bound), order="F")
         np.fill_diagonal(self.inverse, 1.0 / self.regularization)
 
@@ -106,7 +106,24 @@ class DenseCurvature(Owned):
     def frame(self, action: Array, image: Array | None = None) -> DenseFrame:
         """What the inverse makes of the action, from its image if that is known."""
         solved = self.images(action[None])[0] if image is None else image
-        return DenseFrame(action, solved, self.inverse_blocks(action[None], solved[None])[0])
+        block = self.inverse_blocks(action[None], solved[None])[0]
+        return DenseFrame(action, solved, block, self.updates)
+
+    @np.errstate(under="ignore")
+    def sample(self, normal: Array) -> Array:
+        r"""A draw from :math:`\mathcal N(0, H^{-1})`, by the Cholesky factor of :math:`H^{-1}`.
+
+        Parameters
+        ----------
+        normal : (K, d) array
+            Independent standard normal numbers.
+
+        Returns
+        -------
+        (K, d) array
+        """
+        factor = np.linalg.cholesky(self.inverse)  # It reads the lower triangle alone.
+        return np.asarray((factor @ normal.reshape(-1)).reshape(normal.shape))
 
     @np.errstate(under="ignore")
     def newton_step(
@@ -117,15 +134,16 @@ class DenseCurvature(Owned):
         factor: Array,
         step_size: float,
         norm_bound: float,
+        coordinates: Array | None = None,
     ) -> Step:
-        r"""Proximal Newton step and projection; see `Curvature.newton_step`.
+        r"""Proximal Newton step and projection.
 
         Notes
         -----
-        Paper: `eq:oful-mlogb-W-gradient` and `eq:oful-mlogb-W-projection`. With
-        :math:`X = I \otimes x`, :math:`\tilde H^{-1} = H^{-1} - \eta U U^\top` with
+        With :math:`X = I \otimes x`, :math:`\tilde H^{-1} = H^{-1} - \eta U U^\top` with
         :math:`U = H^{-1} X F (I + \eta F^\top A F)^{-1/2}` up to rotation.
         """
+        self.check_order(frame)
         self._check_regularization(frame, factor)
         weights = step_weights(frame.block, residual, factor, step_size)
         point = parameter.reshape(-1) - step_size * (weights @ frame.solved)
@@ -140,7 +158,7 @@ class DenseCurvature(Owned):
         return Step(point.reshape(parameter.shape), multiplier)
 
     @np.errstate(under="ignore")
-    def add(self, frame: DenseFrame, factor: Array) -> None:
+    def add(self, frame: DenseFrame, factor: Array, coordinates: Array | None = None) -> None:
         r"""Add :math:`F F^\top \otimes x x^\top` to H: subtract a rank-K product from the inverse.
 
         Raises
@@ -148,9 +166,11 @@ class DenseCurvature(Owned):
         ArithmeticError
             If :math:`\lambda` is below the roundoff of the new Hessian.
         """
+        self.check_order(frame)
         self._check_regularization(frame, factor)
         change = inverse_change(frame.block, frame.solved, factor)
         dsyrk(-1.0, change.T, beta=1.0, c=self.inverse, lower=1, overwrite_c=1)
+        self.updates += 1
 
     @np.errstate(under="ignore")
     def dense(self) -> Array:
@@ -166,17 +186,12 @@ class DenseCurvature(Owned):
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on from here, as arrays and numbers."""
-        return {
-            "n_outcomes": self.n_outcomes,
-            "n_features": self.n_features,
-            "regularization": self.regularization,
-            "inverse": self._symmetric(),
-        }
+        return super().state_dict() | {"inverse": self._symmetric()}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> DenseCurvature:
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
         """Rebuild the curvature from `state_dict`."""
-        curvature = cls(*(take(state, k) for k in ("n_outcomes", "n_features", "regularization")))
+        curvature = super().from_state(state)
         size = curvature.rank_bound
         curvature.inverse[...] = np.tril(as_matrix("inverse", take(state, "inverse"), (size, size)))
         return curvature

@@ -9,14 +9,13 @@ that remain. What was subtracted accumulates in :math:`\rho`, so that
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from mlogb_core._linalg import (
     add_product,
     add_to_diagonal,
-    length,
     polar,
     row_products,
     smallest_eigenpairs,
@@ -24,10 +23,7 @@ from mlogb_core._linalg import (
 )
 from mlogb_core._validation import Array, as_finite, as_integer, as_non_negative, take
 from mlogb_core.curvature.base import check_regularization
-from mlogb_core.curvature.low_rank import Located, LowRankCurvature, LowRankFrame
-
-# Coordinates that were kept track of agree with products to far more digits.
-_SAME = 1e-8
+from mlogb_core.curvature.low_rank import LowRankCurvature, LowRankFrame
 
 
 class FrequentDirections(LowRankCurvature):
@@ -85,6 +81,8 @@ class FrequentDirections(LowRankCurvature):
     (array([3.]), 1.0)
     """
 
+    arguments = (*LowRankCurvature.arguments, "sketch_size", "buffer")
+
     def __init__(
         self, n_outcomes: int, n_features: int, regularization: float, sketch_size: int, buffer: int = 1
     ) -> None:
@@ -97,22 +95,22 @@ class FrequentDirections(LowRankCurvature):
         self._rows = np.empty((min(self.rank_bound + self.n_outcomes, size), size))
 
     @np.errstate(under="ignore")
-    def add(self, frame: LowRankFrame, factor: Array) -> None:
+    def add(self, frame: LowRankFrame, factor: Array, coordinates: Array | None = None) -> Array | None:
         r"""Add :math:`F F^\top \otimes x x^\top` to the sketch; shrink it in its round.
 
         Raises
         ------
         ArithmeticError
-            If :math:`\lambda` is below the roundoff of the largest eigenvalue.
+            If the ridge is below the roundoff of the largest eigenvalue.
         """
+        self.check_order(frame)
         core = self._grown(frame, factor)
         size = len(core)
-        check_regularization(self.regularization, float(np.maximum.reduce(core.diagonal(), initial=0.0)))
+        check_regularization(self.ridge, float(np.maximum.reduce(core.diagonal(), initial=0.0)))
         rows = self._joint_rows(frame)
-        located = self._located_in(frame)
         if size <= self.sketch_size or not self._is_due():
-            self._end_round(core, located)
-            return
+            self._end_round(core)
+            return coordinates
         values, weakest = smallest_eigenpairs(core, size - self.sketch_size)
         reflector, inverse = _block_reflector(weakest, self.sketch_size)
         scaled = np.dot(reflector, inverse)
@@ -120,25 +118,21 @@ class FrequentDirections(LowRankCurvature):
         discarded = max(float(values[-1]), 0.0)
         add_to_diagonal(core, -discarded)
         self._deflate(rows, reflector, scaled)
-        if located is not None:
-            located = located._replace(coordinates=self._deflated(located.coordinates, reflector, scaled))
-        self._end_round(core, located)
+        if coordinates is not None:
+            coordinates = self._deflated(coordinates, reflector, scaled)
+        self._end_round(core)
         self.shrinkage += discarded
+        return coordinates
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on from here, as arrays and numbers."""
-        state = super().state_dict()
-        state |= {"sketch_size": self.sketch_size, "buffer": self.buffer, "reserved": self.reserved}
-        if self._located is not None:
-            state["located.parameter"] = np.frombuffer(self._located.parameter)
-            state["located.coordinates"] = self._located.coordinates.copy()
-        return state
+        held = {"basis": self.basis.copy(), "core": self.core.copy()}
+        return super().state_dict() | held | {"shrinkage": self.shrinkage, "reserved": self.reserved}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> FrequentDirections:
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
         """Rebuild the sketch from `state_dict`."""
-        names = ("n_outcomes", "n_features", "regularization", "sketch_size", "buffer")
-        sketch = cls(*(take(state, name) for name in names))
+        sketch = super().from_state(state)
         basis, core = as_finite("basis", take(state, "basis")), as_finite("core", take(state, "core"))
         rank, length = basis.shape[0] if basis.ndim else -1, sketch.n_outcomes * sketch.n_features
         if basis.shape != (rank, length) or core.shape != (rank, rank) or rank > sketch.rank_bound:
@@ -153,26 +147,23 @@ class FrequentDirections(LowRankCurvature):
                 f"largest one that it can have, got {reserved}"
             )
         sketch._rows[:rank] = basis
-        sketch._hold(core.copy(), _located_from(state, basis))
+        sketch.core = core.copy()
         sketch.reserved = reserved
         sketch.shrinkage = as_non_negative("shrinkage", take(state, "shrinkage"))
         return sketch
 
     def _is_due(self) -> bool:
         """Whether the rows that a round reserves exceed the most that are held between rounds."""
-        full = self.rank_bound == self.n_outcomes * self.n_features  # no direction is left to come
+        # A sketch with room for every direction never shrinks.
+        full = self.rank_bound == self.n_outcomes * self.n_features
         return not full and self.reserved + self.n_outcomes > self.rank_bound
 
-    def _end_round(self, core: Array, located: Located | None = None) -> None:
+    def _end_round(self, core: Array) -> None:
         """Hold what the round has led to, and count the round."""
         due, size = self._is_due(), min(self.reserved + self.n_outcomes, self.rank_bound)
-        self._hold(core, located)
+        self.core, self._factor = core, None
         self.reserved = self.sketch_size if due else size
-
-    def _hold(self, core: Array, located: Located | None = None) -> None:
-        self.core = core
-        self._ridge = self._moved = None
-        self._located = located
+        self.updates += 1
 
     def _deflate(self, rows: Array, reflector: Array, scaled: Array) -> None:
         """Apply the reflector to the basis, in place, as far as its first m rows."""
@@ -183,25 +174,6 @@ class FrequentDirections(LowRankCurvature):
         """Coordinates in the reflected basis."""
         kept = self.sketch_size
         return np.asarray(coordinates[:kept] - np.dot(scaled[:kept], np.dot(reflector.T, coordinates)))
-
-    def _located_in(self, frame: LowRankFrame) -> Located | None:
-        """The parameter in the frame's joint basis, if the last step was taken in that frame."""
-        return self._moved[1] if self._moved is not None and self._moved[0] is frame else None
-
-
-def _located_from(state: Mapping[str, Any], basis: Array) -> Located | None:
-    names = "located.parameter", "located.coordinates"
-    if not any(name in state for name in names):
-        return None
-    parameter, coordinates = (as_finite(name, take(state, name)) for name in names)
-    if parameter.shape != basis.shape[1:] or coordinates.shape != basis.shape[:1]:
-        raise ValueError(
-            f"{' and '.join(names)} must have shapes {basis.shape[1:]} and {basis.shape[:1]}, "
-            f"got {parameter.shape} and {coordinates.shape}"
-        )
-    if not length(basis @ parameter - coordinates) <= _SAME * length(parameter):
-        raise ValueError(f"{names[1]} must be the products of basis with {names[0]}")
-    return Located(parameter.tobytes(), coordinates.copy())
 
 
 def _block_reflector(removed: Array, kept: int) -> tuple[Array, Array]:

@@ -1,19 +1,20 @@
-r"""A multiple of the identity plus a low-rank part, :math:`Z = \lambda I + B^\top C B`.
+r"""A multiple of the identity plus a low-rank part, :math:`Z = \alpha I + B^\top C B`.
 
-B has r orthonormal rows of length Kd and C is a small dense positive semidefinite matrix; the
-paper's :math:`V\Lambda V^\top` is the case of diagonal C. No eigenbasis is needed: bonus, step and
-projection use only the products of B with :math:`I \otimes x` and small matrices of order r + K.
-Subclasses differ in what `add` does.
+The ridge :math:`\alpha` is :math:`\lambda`, unless a subclass lets it grow. B has r orthonormal rows of
+length Kd and C is a small dense positive semidefinite matrix; the paper's :math:`V\Lambda V^\top` is the
+case of diagonal C. No eigenbasis is needed: bonus, step and projection use only the products of B with
+:math:`I \otimes x` and small matrices of order r + K. Subclasses differ in what `add` does.
 
 A round reads B for the images of the few actions that pruning leaves, for the fresh directions, for
-their overlap with B, for the step, and twice for the shrink, which also writes it. A projection adds
-two, one that follows another none: where the parameter is in B is then known. Everything else is small.
+their overlap with B, for the step, and twice for the shrink, which also writes it. The first projection
+reads it twice more. A later one need not: with the step it returns the coordinates of the new parameter in
+the basis, and the caller gives them to the next step.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -32,20 +33,21 @@ from mlogb_core._linalg import (
     row_products,
     whiten,
 )
-from mlogb_core._ownership import Owned
-from mlogb_core._validation import Array, as_integer, as_positive, squared_lengths
-from mlogb_core.curvature.base import Step, step_weights
+from mlogb_core._validation import Array, squared_lengths
+from mlogb_core.curvature.base import Curvature, Step, step_weights
 from mlogb_core.projection import Resolvent, project_onto_ball
 
-# A direction whose part outside the sketch is below this share of the action's length is inside.
+# A direction counts as inside the span of B if less than this share of the action's length is outside.
 _RANK_TOLERANCE = 1e-13
-# With at least this share of the squared length outside, one projection leaves an orthonormal frame.
+# If at least this share of the squared length is outside, one projection is enough for orthonormal rows.
 _WELL_OUTSIDE = 0.1
 _OVERLAP = 4.0 * float(np.finfo(np.float64).eps)
-# Squares of shorter actions lose digits to underflow.
+# The squared lengths of shorter actions lose digits to underflow.
 _SMALLEST_SQUARE = 1e-250
-# With this many numbers in the basis, two products with it take longer than to keep track of the parameter.
+# From this many numbers in the basis on, updating the parameter's coordinates is faster than computing them.
 _TRACKED = 200_000
+# Coordinates from a state must agree with products to this share; updated ones agree to far more digits.
+_SAME = 1e-8
 
 
 class LowRankFrame(NamedTuple):
@@ -58,16 +60,19 @@ class LowRankFrame(NamedTuple):
     fresh : (k, Kd) array
         E, orthonormal rows orthogonal to those of B, k <= K.
     solved : (K, r + k) array
-        :math:`(I \otimes x)^\top Z^{-1}` in the joint basis: :math:`G(\lambda I + C)^{-1}` beside
-        :math:`T/\lambda`.
+        :math:`(I \otimes x)^\top Z^{-1}` in the joint basis: :math:`G(\alpha I + C)^{-1}` beside
+        :math:`T/\alpha`.
     block : (K, K) array
-        :math:`A(x) = G(\lambda I + C)^{-1}G^\top + TT^\top/\lambda`.
+        :math:`A(x) = G(\alpha I + C)^{-1}G^\top + TT^\top/\alpha`.
+    updates : int
+        `Curvature.updates` when the frame was made.
     """
 
     coordinates: Array
     fresh: Array
     solved: Array
     block: Array
+    updates: int
 
     @property
     def inside(self) -> Array:
@@ -80,15 +85,8 @@ class LowRankFrame(NamedTuple):
         return self.coordinates[:, self.coordinates.shape[1] - len(self.fresh) :]
 
 
-class Located(NamedTuple):
-    """A parameter, told by its bytes, and its coordinates in orthonormal rows."""
-
-    parameter: bytes
-    coordinates: Array
-
-
-class LowRankCurvature(Owned):
-    r"""Shared part of the curvatures of the form :math:`Z = \lambda I + B^\top C B`.
+class LowRankCurvature(Curvature[LowRankFrame]):
+    r"""Shared part of the curvatures of the form :math:`Z = \alpha I + B^\top C B`.
 
     Parameters
     ----------
@@ -103,22 +101,16 @@ class LowRankCurvature(Owned):
         B, orthonormal rows. The rank r starts at 0.
     core : (r, r) array
         C, symmetric positive semidefinite.
-    shrinkage : float
-        :math:`\rho_{1:t}`, the accumulated sketching error.
     """
 
     def __init__(self, n_outcomes: int, n_features: int, regularization: float) -> None:
-        self.n_outcomes = as_integer("n_outcomes", n_outcomes, minimum=1)
-        self.n_features = as_integer("n_features", n_features, minimum=1)
-        self.regularization = as_positive("regularization", regularization)
-        # Rows of the basis, and behind them room for the fresh directions of a round.
+        super().__init__(n_outcomes, n_features, regularization)
+        # The basis is a view of the first rows; behind them is room for the fresh directions of a round.
         self._rows: Array = np.empty((self.n_outcomes, self.n_outcomes * self.n_features))
         self.core: Array = np.empty((0, 0))
-        self.shrinkage = 0.0
         self.rank_bound = 0
-        self._ridge: Array | None = None
-        self._located: Located | None = None  # the parameter in the basis
-        self._moved: tuple[LowRankFrame, Located] | None = None  # a projection, in its frame's joint basis
+        # The Cholesky factor of a round, computed when it is first needed.
+        self._factor: Array | None = None
 
     @property
     def basis(self) -> Array:
@@ -168,8 +160,8 @@ class LowRankCurvature(Owned):
         r"""The K x K matrices A(x) of many actions at once.
 
         .. math:: A(x) = (I \otimes x)^\top Z^{-1} (I \otimes x)
-                  = \tfrac1\lambda\bigl(\|x\|^2 I - G G^\top\bigr)
-                  + G (\lambda I + C)^{-1} G^\top,
+                  = \tfrac1\alpha\bigl(\|x\|^2 I - G G^\top\bigr)
+                  + G (\alpha I + C)^{-1} G^\top,
                   \qquad G = (I \otimes x)^\top B^\top
 
         Parameters
@@ -195,11 +187,42 @@ class LowRankCurvature(Owned):
         blocks = -products_with_themselves(inside)
         squares = squared_lengths(actions) if squares is None else squares
         blocks.reshape(n, K * K)[:, :: K + 1] += squares[:, None]
-        blocks /= self.regularization
+        blocks /= self.ridge
         if self.rank:
             whitened = whiten(self._ridge_factor(), inside.reshape(n * K, self.rank))
             blocks += products_with_themselves(whitened.reshape(inside.shape))
         return blocks
+
+    @np.errstate(under="ignore")
+    def sample(self, normal: Array) -> Array:
+        r"""A draw from :math:`\mathcal N(0, Z^{-1})`, by the symmetric root of :math:`Z^{-1}`.
+
+        .. math:: Z^{-1/2}\xi = \tfrac{1}{\sqrt\alpha}\,\xi
+                  + B^\top\bigl[(\alpha I + C)^{-1/2} - \alpha^{-1/2} I\bigr] B\,\xi
+
+        Parameters
+        ----------
+        normal : (K, d) array
+            :math:`\xi`, independent standard normal numbers.
+
+        Returns
+        -------
+        (K, d) array
+
+        Notes
+        -----
+        A Cholesky factor of :math:`\alpha I + C` would do as well and is at hand, but it depends on the
+        basis, which roundoff may turn. The symmetric root depends on Z alone.
+        """
+        point = normal.reshape(-1)
+        scale = 1.0 / math.sqrt(self.ridge)
+        draw = scale * point
+        if self.rank:
+            values, vectors = np.linalg.eigh(self.core)
+            change = 1.0 / np.sqrt(self.ridge + np.maximum(values, 0.0)) - scale
+            inside = np.dot(vectors.T, np.dot(self.basis, point))
+            draw += np.dot(np.dot(vectors, change * inside), self.basis)
+        return np.asarray(draw.reshape(normal.shape))
 
     @np.errstate(under="ignore")
     def frame(self, action: Array, image: Array | None = None) -> LowRankFrame:
@@ -219,14 +242,29 @@ class LowRankCurvature(Owned):
         inside = self.images(action[None])[0] if image is None else image
         inside, fresh, outside = self._split(action, inside)
         coordinates = np.concatenate((inside, outside), axis=1)
-        solved = coordinates / self.regularization
+        ridge = self.ridge
+        solved = coordinates / ridge
         block = np.dot(outside, outside.T)
-        block /= self.regularization
+        block /= ridge
         if self.rank:
             whitened = whiten(self._ridge_factor(), inside)
             solved[:, : self.rank] = whiten(self._ridge_factor(), whitened, transposed=True)
             block += np.dot(whitened, whitened.T)
-        return LowRankFrame(coordinates, fresh, solved, block)
+        return LowRankFrame(coordinates, fresh, solved, block, self.updates)
+
+    @np.errstate(under="ignore")
+    def dense(self) -> Array:
+        """Z as a (Kd, Kd) matrix, for checks and small problems."""
+        identity = np.eye(self.n_outcomes * self.n_features)
+        return np.asarray(self.ridge * identity + self.basis.T @ self.core @ self.basis)
+
+    def check_coordinates(self, parameter: Array, coordinates: Array) -> None:
+        """Raise unless the coordinates are the products of the basis with the parameter."""
+        if coordinates.shape != (self.rank,):
+            raise ValueError(f"coordinates must have shape ({self.rank},), got {coordinates.shape}")
+        point = parameter.reshape(-1)
+        if not length(self.basis @ point - coordinates) <= _SAME * length(point):
+            raise ValueError("coordinates must be the products of curvature.basis with parameter")
 
     @np.errstate(under="ignore")
     def newton_step(
@@ -237,10 +275,11 @@ class LowRankCurvature(Owned):
         factor: Array,
         step_size: float,
         norm_bound: float,
+        coordinates: Array | None = None,
     ) -> Step:
         r"""Proximal Newton step and projection inside the span of B and :math:`I \otimes x`.
 
-        On the orthogonal complement of that span :math:`\tilde Z` is :math:`\lambda I`, so all of
+        On the orthogonal complement of that span :math:`\tilde Z` is :math:`\alpha I`, so all of
         it enters as one more coordinate: the length of the parameter's part there.
 
         Notes
@@ -250,10 +289,12 @@ class LowRankCurvature(Owned):
         projection, when there is one, a Cholesky factor of order r + k for each value of the
         multiplier, of which one or two suffice.
         """
+        self.check_order(frame)
         weights = step_weights(frame.block, residual, factor, step_size)
         weights *= -step_size
         rows, change = self._joint_rows(frame), np.dot(weights, frame.solved)
-        point, inside = parameter.reshape(-1), self._inside(frame, parameter)
+        point = parameter.reshape(-1)
+        inside = None if coordinates is None else np.concatenate((coordinates, np.dot(frame.fresh, point)))
         if inside is None:
             point = point + np.dot(change, rows)
             if length(point) <= norm_bound:
@@ -264,7 +305,7 @@ class LowRankCurvature(Owned):
             local = _with_length_outside(inside, point)
             local[:-1] += change
             if length(local) <= norm_bound:
-                return self._step_to(point + np.dot(change, rows), 0.0, frame, local[:-1])
+                return self._step_to(point + np.dot(change, rows), 0.0, local[:-1])
 
         matrix = self._joint(frame, math.sqrt(step_size) * factor)
         projected, multiplier = project_onto_ball(
@@ -274,40 +315,18 @@ class LowRankCurvature(Owned):
             norm_bound,
             self._start(local, norm_bound),
         )
-        scale = self.regularization / (self.regularization + multiplier)
+        scale = self.ridge / (self.ridge + multiplier)
         new = np.dot(projected[:-1] - scale * inside, rows)
         new += scale * point
-        return self._step_to(new, multiplier, frame, projected[:-1])
+        return self._step_to(new, multiplier, projected[:-1])
 
-    @np.errstate(under="ignore")
-    def dense(self) -> Array:
-        """Z as a (Kd, Kd) matrix, for checks and small problems."""
-        identity = np.eye(self.n_outcomes * self.n_features)
-        return np.asarray(self.regularization * identity + self.basis.T @ self.core @ self.basis)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on from here, as arrays and numbers."""
-        return {
-            "n_outcomes": self.n_outcomes,
-            "n_features": self.n_features,
-            "regularization": self.regularization,
-            "basis": self.basis.copy(),
-            "core": self.core.copy(),
-            "shrinkage": self.shrinkage,
-        }
-
-    def _step_to(self, point: Array, multiplier: float, frame: LowRankFrame, coordinates: Array) -> Step:
-        """The step to a point of known coordinates in the joint basis, which `add` needs to keep track."""
-        if self._rows.size >= _TRACKED:
-            self._moved = frame, Located(point.tobytes(), coordinates)
-        return Step(point.reshape(self.n_outcomes, self.n_features), multiplier)
-
-    def _inside(self, frame: LowRankFrame, parameter: Array) -> Array | None:
-        """Coordinates of a parameter in the joint basis, if those in B are known."""
-        located = self._located
-        if located is None or located.parameter != parameter.tobytes():
-            return None
-        return np.concatenate((located.coordinates, np.dot(frame.fresh, parameter.reshape(-1))))
+    def _step_to(self, point: Array, multiplier: float, coordinates: Array) -> Step:
+        """The step to a point, with its coordinates in the joint basis if that saves time."""
+        parameter = point.reshape(self.n_outcomes, self.n_features)
+        if self._rows.size < _TRACKED:
+            return Step(parameter, multiplier)
+        parameter.flags.writeable = False
+        return Step(parameter, multiplier, coordinates)
 
     def _split(self, action: Array, inside: Array) -> tuple[Array, Array, Array]:
         """G, E and T with the rows of E orthonormal and orthogonal to those of B, to roundoff.
@@ -342,7 +361,7 @@ class LowRankCurvature(Owned):
         return triangle if triangle.diagonal().min() ** 2 > _WELL_OUTSIDE * square else None
 
     def _split_carefully(self, action: Array, inside: Array) -> tuple[Array, Array, Array]:
-        rows = np.multiply.outer(np.eye(self.n_outcomes), action)  # np.kron takes ten times as long
+        rows = np.multiply.outer(np.eye(self.n_outcomes), action)  # np.kron would take ten times as long.
         residual = rows.reshape(self.n_outcomes, -1) - inside @ self.basis
         threshold = _RANK_TOLERANCE * float(dnrm2(action))
         first, outside = orthonormal_rows(residual, threshold)
@@ -353,9 +372,9 @@ class LowRankCurvature(Owned):
         return inside + outside @ overlap, fresh, outside @ correction
 
     def _without_overlap(self, inside: Array, fresh: Array, outside: Array) -> tuple[Array, Array, Array]:
-        """Take the overlap with B out of E, and what the same error of B did to the lengths of E.
+        """Make the rows of E orthogonal to those of B and of length 1, where roundoff has left an overlap.
 
-        Left in, that error would come back amplified in the next round that projects once.
+        An overlap that is left would be amplified in the next round in which one projection is enough.
         """
         overlap = row_products(fresh, self.basis.T)
         if _is_roundoff(overlap):
@@ -364,16 +383,16 @@ class LowRankCurvature(Owned):
         return inside, *orthonormalised(fresh - overlap @ self.basis, outside)
 
     def _grown(self, frame: LowRankFrame, factor: Array) -> Array:
-        """Core in the joint basis after adding (F' coordinates)' (F' coordinates)."""
+        """The core in the joint basis with the frame's Hessian added."""
         core = gram(np.dot(factor.T, frame.coordinates))
         core[: self.rank, : self.rank] += self.core
         return core
 
     def _ridge_factor(self) -> Array:
-        r"""Cholesky factor of :math:`\lambda I + C`, made once a round."""
-        if self._ridge is None:
-            self._ridge = _shifted_factor(self.core, self.regularization)
-        return self._ridge
+        r"""Cholesky factor of :math:`\alpha I + C`, made once a round."""
+        if self._factor is None:
+            self._factor = _shifted_factor(self.core, self.ridge)
+        return self._factor
 
     def _joint_rows(self, frame: LowRankFrame) -> Array:
         """The basis and, behind it in the same array, the frame's fresh rows."""
@@ -382,20 +401,21 @@ class LowRankCurvature(Owned):
         return self._rows[:size]
 
     def _joint(self, frame: LowRankFrame, factor: Array) -> Array:
-        """Z with a Hessian added, on (coordinates in the joint basis, length outside it)."""
+        """Z with a Hessian added, for vectors of coordinates in the joint basis and the length outside it."""
         core = self._grown(frame, factor)
         matrix = np.zeros((len(core) + 1, len(core) + 1))
         matrix[:-1, :-1] = core
-        add_to_diagonal(matrix, self.regularization)
+        add_to_diagonal(matrix, self.ridge)
         return matrix
 
     def _start(self, local: Array, norm_bound: float) -> float:
-        """Newton's first step to the multiplier with the slope for Z, which no added Hessian exceeds.
+        """Where the root search for the multiplier starts: after a Newton step with the slope for Z.
 
-        So it stays below the root, and it takes no factor but the one at hand.
+        An added Hessian only makes the slope smaller, so the start stays below the root. The factor that it
+        takes is that of the bonus, which is known.
         """
         rank, norm = self.rank, length(local)
-        slope = float(np.dot(local[rank:], local[rank:])) / self.regularization
+        slope = float(np.dot(local[rank:], local[rank:])) / self.ridge
         if rank:
             whitened = whiten(self._ridge_factor(), local[None, :rank])[0]
             slope += float(np.dot(whitened, whitened))

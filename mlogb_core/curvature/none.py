@@ -5,10 +5,7 @@ Beside every regret curve this one tells whether the accumulated Hessian is doin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from mlogb_core._validation import Array, take
+from mlogb_core._validation import Array
 from mlogb_core.curvature.low_rank import LowRankCurvature, LowRankFrame
 
 
@@ -29,10 +26,7 @@ class NoCurvature(LowRankCurvature):
     nothing of it is kept.
     """
 
-    def add(self, frame: LowRankFrame, factor: Array) -> None:
+    def add(self, frame: LowRankFrame, factor: Array, coordinates: Array | None = None) -> None:
         """Keep nothing."""
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> NoCurvature:
-        """Rebuild the curvature from `state_dict`."""
-        return cls(*(take(state, k) for k in ("n_outcomes", "n_features", "regularization")))
+        self.check_order(frame)
+        self.updates += 1

@@ -114,18 +114,6 @@ def test_a_buffer_with_room_for_everything_is_exact():
     np.testing.assert_allclose(sketch.dense(), np.eye(8) + total, rtol=0, atol=1e-12 * np.trace(total))
 
 
-def test_a_state_in_the_middle_of_a_buffer_goes_on_to_the_bit():
-    sketch = FrequentDirections(1, 9, 1.0, 3, buffer=4)
-    fed(sketch, action_stream("random", 12, 9, 2))
-    assert 3 < sketch.rank < sketch.rank_bound
-    twin = FrequentDirections.from_state(sketch.state_dict())
-    for other in (sketch, twin):
-        fed(other, action_stream("random", 9, 9, 3))
-    assert sketch.core.tobytes() == twin.core.tobytes()
-    assert sketch.basis.tobytes() == twin.basis.tobytes()
-    assert sketch.shrinkage == twin.shrinkage
-
-
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, None])
 def test_the_buffer_has_to_be_a_positive_integer(value):
     with pytest.raises(ValueError, match="buffer"):

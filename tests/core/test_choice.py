@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlogb_core import RidgeRadius, eofd, first_order, oful
+from mlogb_core import RidgeRadius, eofd, first_order, oful, robust_eofd
 from mlogb_core.choice import TIE_TOLERANCE, choose, choose_pruned
 
 
@@ -60,13 +60,14 @@ def test_bounds_and_scores_must_be_finite(bad):
 
 
 @pytest.mark.parametrize("K", [1, 3])
-@pytest.mark.parametrize("kind", ["eofd", "oful", "first_order"])
+@pytest.mark.parametrize("kind", ["eofd", "robust_eofd", "oful", "first_order"])
 @pytest.mark.parametrize("scale", [1e-3, 1.0])
 def test_select_is_the_choice_among_all_scores(kind, K, scale, monkeypatch):
-    monkeypatch.setattr("mlogb_core.policies._CHEAP", 0)  # prune even where it costs more than it saves
+    # Prune even where it costs more than it saves.
+    monkeypatch.setattr("mlogb_core.policies.optimistic._CHEAP", 0)
     d, rng = 12, np.random.default_rng(K)
-    maker = {"eofd": eofd, "oful": oful, "first_order": first_order}[kind]
-    extra = {"sketch_size": 5} if kind == "eofd" else {}
+    maker = {"eofd": eofd, "robust_eofd": robust_eofd, "oful": oful, "first_order": first_order}[kind]
+    extra = {"sketch_size": 5} if "eofd" in kind else {}
     policy = maker(
         d,
         np.linspace(0.0, 1.0, K + 1)[1:],

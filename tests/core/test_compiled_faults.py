@@ -55,7 +55,7 @@ def test_bounds_that_are_attained_prune_no_action_by_their_roundoff():
 
 
 def test_as_many_actions_are_scored_as_in_the_numpy_form(monkeypatch):
-    monkeypatch.setattr("mlogb_core.policies._CHEAP", 0)
+    monkeypatch.setattr("mlogb_core.policies.optimistic._CHEAP", 0)
     rng, settings = np.random.default_rng(1), {"radius": ConstantRadius(0.05), "regularization": 1.0}
     settings |= {"step_size": 2.0, "norm_bound": 2.0}
     seen = set()

@@ -144,40 +144,19 @@ def test_eofd_plays_algorithm_2_with_the_theorems_radius(K, d, m):
         assert abs(terms[name]) > 1e4 * CLOSE * total, name
 
 
-@pytest.mark.parametrize(("K", "d", "m"), [SMALL[1], *slow(SMALL[0], SMALL[2])])
-def test_oful_plays_the_full_matrix(K, d, m):
-    settings = settings_for(K, d)
-    result = compare(*both("oful", K, d, m, radius_for(K), **settings), 1000, settings["norm_bound"])
-    assert_same_play(result)
-    assert_powerful(result, 1000)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("K", "d", "m"), LARGE)
-@pytest.mark.parametrize("rounds", [80, 1000])
-def test_oful_plays_the_full_matrix_at_the_papers_sizes(K, d, m, rounds):
-    # A smaller ball than for the sketch: in so few rounds the projection would not happen at 5.
-    settings = ACTIVE | {"norm_bound": 2.0}
-    result = compare(*both("oful", K, d, m, radius_for(K), **settings), rounds, 2.0)
+@pytest.mark.parametrize(
+    ("K", "d", "rounds"),
+    [
+        (1, 12, 1000),
+        *slow((2, 30, 1000), (3, 7, 1000), *((K, d, n) for K, d, _ in LARGE for n in (80, 1000))),
+    ],
+)
+def test_oful_plays_the_full_matrix(K, d, rounds):
+    # In a few rounds at the larger sizes a step does not leave a ball of radius 5.
+    settings = ACTIVE | {"norm_bound": 5.0 if d in (7, 30) else 2.0}
+    result = compare(*both("oful", K, d, 0, radius_for(K), **settings), rounds, settings["norm_bound"])
     assert_same_play(result)
     assert_powerful(result, rounds)
-
-
-@pytest.mark.parametrize("kind", ["eofd", "oful"])
-def test_repeated_and_zero_actions(kind):
-    """A finite arm set with a zero arm: directions return for ever and the sketch never fills."""
-    K, d, m = 3, 8, 10
-    fast, literal = both(kind, K, d, m, RidgeRadius(1e-2), **ACTIVE)
-    rng = np.random.default_rng(5)
-    arms = np.vstack((np.zeros(d), candidates(rng, d)[:3], 1e-4 * candidates(rng, d)[:1]))
-    for _ in range(400):
-        chosen = fast.select(arms)
-        assert chosen == literal.select(arms)
-        played = chosen if rng.random() < 0.5 else int(rng.integers(len(arms)))
-        outcome = int(rng.integers(K + 1))
-        fast.update(arms[played], outcome)
-        literal.update(arms[played], outcome)
-        np.testing.assert_allclose(fast.parameter, literal.parameter, rtol=0, atol=CLOSE)
 
 
 def test_the_oracle_survives_an_svd_that_does_not_converge(monkeypatch):

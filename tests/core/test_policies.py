@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from helpers import EPS, assert_same_state, dense_newton_step, link_jacobian, softmax
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import mlogb_core
 from mlogb_core import (
     ConstantRadius,
     OptimisticPolicy,
@@ -23,11 +17,12 @@ from mlogb_core import (
     eofd,
     first_order,
     oful,
+    robust_eofd,
 )
+from mlogb_core.choice import TIE_TOLERANCE, choose
 from mlogb_core.curvature import FrequentDirections
-from mlogb_core.policies import TIE_TOLERANCE, choose
 
-KINDS = ("eofd", "oful", "first_order")
+KINDS = ("eofd", "robust_eofd", "oful", "first_order")
 D = 6
 
 
@@ -35,8 +30,9 @@ def make(kind, K=2, d=D, *, radius=None, rewards=None, **changes):
     settings = {"regularization": 0.5, "step_size": 1.5, "norm_bound": 1.0} | changes
     settings["radius"] = RidgeRadius(0.1) if radius is None else radius
     rewards = np.linspace(0.0, 1.0, K + 1)[1:] if rewards is None else rewards
-    if kind == "eofd":
-        return eofd(d, rewards, **({"sketch_size": 3} | settings))
+    if kind in ("eofd", "robust_eofd"):
+        maker = eofd if kind == "eofd" else robust_eofd
+        return maker(d, rewards, **({"sketch_size": 3} | settings))
     return (oful if kind == "oful" else first_order)(d, rewards, **settings)
 
 
@@ -194,7 +190,7 @@ def test_scores_match_the_dense_formula(kind, K, radius):
 
 
 def test_parameters_match_a_dense_computation(kind):
-    K, S, eta = 3, 1.5, 0.4
+    K, S, eta = 3, 0.5 if kind == "robust_eofd" else 1.5, 0.4  # its ridge grows, so its steps are short
     policy = make(kind, K, norm_bound=S, step_size=eta)
     rng = np.random.default_rng(8)
     projections = []
@@ -221,59 +217,6 @@ def test_a_sketch_of_full_size_plays_like_oful():
 
 
 # Inputs --------------------------------------------------------------------------------------------
-
-
-def variants(array):
-    """The same numbers in other containers, layouts and precisions."""
-    array = np.asarray(array)
-    strided = np.repeat(array, 2, axis=-1)[..., ::2]
-    frozen = array.copy()
-    frozen.flags.writeable = False
-    backwards = np.ascontiguousarray(array[::-1])[::-1]
-    return {
-        "float32": array.astype(np.float32),
-        "fortran": np.asfortranarray(array),
-        "strided": strided,
-        "read-only": frozen,
-        "negative stride": backwards,
-        "list": array.tolist(),
-        "big-endian": array.astype(">f8"),
-    }
-
-
-@pytest.mark.each_value
-@pytest.mark.parametrize(
-    "form", ["float32", "fortran", "strided", "read-only", "negative stride", "list", "big-endian"]
-)
-@pytest.mark.parametrize("K", [1, 3])
-def test_the_container_of_the_numbers_does_not_matter(kind, K, form):
-    rewards = (np.arange(K) + 1.0) / 4.0
-    plain = make(kind, K, rewards=rewards)
-    given_rewards = variants(rewards)[form]
-    other = make(kind, K, rewards=given_rewards)
-    rng = np.random.default_rng(11)
-    for _ in range(12):
-        # Numbers that float32 holds exactly.
-        actions = rng.standard_normal((6, D)).astype(np.float32).astype(np.float64)
-        changed = variants(actions)[form]
-        copy = np.array(changed)
-        i = plain.select(actions)
-        assert other.select(changed) == i
-        np.testing.assert_array_equal(other.scores(changed), plain.scores(actions))
-        row = variants(actions[i])[form]
-        plain.update(actions[i], i % (K + 1))
-        other.update(row, i % (K + 1))
-        np.testing.assert_array_equal(np.array(changed), copy)
-        np.testing.assert_array_equal(np.array(row), actions[i])
-    assert_same_state(plain.state_dict(), other.state_dict())
-    np.testing.assert_array_equal(np.array(given_rewards), rewards)
-
-
-def test_integer_actions_are_numbers(kind):
-    policy, twin = make(kind), make(kind)
-    policy.update(np.eye(D, dtype=np.uint8)[2], 1)
-    twin.update(np.eye(D)[2], 1)
-    assert_same_state(policy.state_dict(), twin.state_dict())
 
 
 def test_a_policy_keeps_no_reference_to_the_callers_arrays(kind):
@@ -433,72 +376,6 @@ def test_rewards_have_to_fit_the_curvature():
 
 # Resumption ----------------------------------------------------------------------------------------
 
-RESUME = """
-import sys
-import numpy as np
-from mlogb_core import OptimisticPolicy
-
-state = np.load(sys.argv[1], allow_pickle=False)
-sets = np.load(sys.argv[2], allow_pickle=False)
-policy = OptimisticPolicy.from_state(state)
-for actions, outcome in zip(sets["actions"], sets["outcomes"], strict=True):
-    chosen = policy.select(actions)
-    policy.update(actions[chosen], outcome)
-    print(chosen, policy.parameter.tobytes().hex(), policy.margin.hex())
-np.savez(sys.argv[3], **policy.state_dict())
-"""
-
-
-def in_fresh_process(script, *arguments):
-    root = str(Path(mlogb_core.__file__).parents[1])
-    environment = os.environ | {"PYTHONPATH": root}
-    result = subprocess.run(
-        [sys.executable, "-c", script, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-        timeout=120,
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout.splitlines()
-
-
-@pytest.mark.parametrize("K", [pytest.param(1, marks=pytest.mark.slow), 3])
-def test_a_saved_policy_continues_to_the_bit_in_a_fresh_process(tmp_path, kind, K):
-    # A scaled theorem radius, so that the movements and the shrinkage have to survive as well.
-    policy = make(kind, K, radius=TheoremRadius(0.05, action_bound=3.0, scale=1e-3))
-    play(policy, 25, seed=1)
-    np.savez(tmp_path / "state.npz", **policy.state_dict())
-
-    rng = np.random.default_rng(2)
-    actions, outcomes = rng.standard_normal((15, 8, D)), rng.integers(K + 1, size=15)
-    np.savez(tmp_path / "sets.npz", actions=actions, outcomes=outcomes)
-    paths = (tmp_path / name for name in ("state.npz", "sets.npz", "end.npz"))
-    lines = in_fresh_process(RESUME, *paths)
-
-    for line, candidates, y in zip(lines, actions, outcomes, strict=True):
-        chosen = policy.select(candidates)
-        policy.update(candidates[chosen], y)
-        assert line.split() == [str(chosen), policy.parameter.tobytes().hex(), float(policy.margin).hex()]
-    with np.load(tmp_path / "end.npz", allow_pickle=False) as end:
-        assert_same_state(policy.state_dict(), dict(end))
-
-
-def test_a_saved_random_policy_continues_its_stream(tmp_path):
-    policy = RandomPolicy(np.random.default_rng(3))
-    for _ in range(7):
-        policy.select(np.eye(9))
-    np.savez(tmp_path / "state.npz", **policy.state_dict())
-    script = (
-        "import sys, numpy as np\n"
-        "from mlogb_core import RandomPolicy\n"
-        "policy = RandomPolicy.from_state(np.load(sys.argv[1], allow_pickle=False))\n"
-        "print(*(policy.select(np.eye(9)) for _ in range(40)))"
-    )
-    (line,) = in_fresh_process(script, tmp_path / "state.npz")
-    assert line.split() == [str(policy.select(np.eye(9))) for _ in range(40)]
-
 
 def test_a_state_is_a_snapshot(kind):
     policy = make(kind)
@@ -516,10 +393,7 @@ def test_every_entry_of_a_state_is_needed(kind):
     policy = make(kind)
     play(policy, 4, seed=0)
     state = policy.state_dict()
-    needless = (
-        {"curvature.shrinkage", "curvature.basis", "curvature.core"} if kind == "first_order" else set()
-    )
-    for key in state.keys() - needless:
+    for key in state:
         rest = {k: v for k, v in state.items() if k != key}
         with pytest.raises(ValueError, match=f"state has no entry '{key.removeprefix('curvature.')}'"):
             OptimisticPolicy.from_state(rest)
@@ -529,6 +403,7 @@ def test_every_entry_of_a_state_is_needed(kind):
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
+        ("format", 1, "state has no entry 'format' with the value 2: another version of the library"),
         ("curvature", "Diagonal", r"curvature must be one of .*DenseCurvature.*, got 'Diagonal'"),
         ("curvature", "__class__", "curvature must be one of"),
         ("rewards", np.ones(3), r"rewards must have shape \(2,\)"),

@@ -31,10 +31,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mlogb_core
-from mlogb_core import ConstantRadius, OptimisticPolicy, RidgeRadius, TheoremRadius, eofd, first_order, oful
+from mlogb_core import (
+    ConstantRadius,
+    OptimisticPolicy,
+    RidgeRadius,
+    TheoremRadius,
+    eofd,
+    first_order,
+    oful,
+    robust_eofd,
+)
 from mlogb_core.literal import LiteralEOFD, LiteralOFUL, Sketch
 
-BUILDERS = {"eofd": eofd, "oful": oful, "first_order": first_order}
+BUILDERS = {"eofd": eofd, "robust_eofd": robust_eofd, "oful": oful, "first_order": first_order}
 
 
 def options_of(kind):
@@ -54,7 +63,7 @@ def is_available(kind):
 
 
 VARIANTS = ("eofd", "eofd compiled", "eofd buffer=3", "eofd buffer=3 compiled", "oful", "oful compiled")
-ALL = (*filter(is_available, VARIANTS), "first_order")
+ALL = (*filter(is_available, VARIANTS), "robust_eofd", "first_order")
 SKETCHES = tuple(k for k in ALL if k.startswith("eofd") and "buffer" not in k)  # the iterates of Algorithm 2
 BUFFERED = tuple(k for k in ALL if "buffer" in k)
 EXACT = tuple(k for k in ALL if k.startswith("oful"))
@@ -72,7 +81,7 @@ def make(kind, K, d, m=4, **changes):
     name, options = options_of(kind)
     arguments = {"regularization": 0.5, "step_size": 1.5, "norm_bound": 2.0, "radius": RidgeRadius(0.3)}
     arguments |= {"rewards": np.linspace(0.0, 1.0, K + 1)[1:]}
-    arguments |= {"sketch_size": m} if name == "eofd" else {}
+    arguments |= {"sketch_size": m} if "eofd" in name else {}
     return BUILDERS[name](d, **(arguments | options | changes))
 
 
@@ -308,17 +317,6 @@ def test_degenerate_streams_for_thousands_of_rounds(kind, stream, K, d, m, round
     assert result.shrinkage <= 1e-11 * max(1.0, policy.curvature.shrinkage)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", SKETCHES)
-def test_eight_arms_for_2000_rounds(kind):
-    policy = make(kind, 1, 12, 4)
-    sets = action_sets("eight arms", 2000, 8, 12, seed=5)
-    result = follow(policy, literal_of(kind, policy), sets, check_every=5)
-    assert result.rounds == 2000
-    assert result.parameter <= 1e-11
-    assert result.shrinkage <= 1e-11
-
-
 @st.composite
 def rough_rounds(draw):
     """Sizes, settings, and rounds whose actions come from a small pool in changing scales."""
@@ -392,7 +390,10 @@ def restarted(policy):
     return literal
 
 
-def assert_no_drift(kind, rounds, restarts):
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SKETCHES)
+@pytest.mark.parametrize(("rounds", "restarts"), [(5000, [2500, 4800]), (100_000, [50_000, 99_800])])
+def test_there_is_no_drift(kind, rounds, restarts):
     """Play the literal algorithm from the start, from each restart, and keep the trace of all that was added.
 
     For K = 1 each shrink by s takes exactly (m + 1) s from the trace, so that trace(C) + (m + 1) rho
@@ -424,18 +425,6 @@ def assert_no_drift(kind, rounds, restarts):
             assert off_orthonormal(sketch.basis) <= DRIFT
     assert policy.smallest_margin > 1e-11
     assert policy.curvature.shrinkage > 10.0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", SKETCHES)
-def test_no_drift_in_5000_rounds(kind):
-    assert_no_drift(kind, 5000, restarts=[2500, 4800])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", SKETCHES)
-def test_no_drift_in_100000_rounds(kind):
-    assert_no_drift(kind, 100_000, restarts=[50_000, 99_800])
 
 
 # Extreme settings ----------------------------------------------------------------------------------
@@ -629,11 +618,11 @@ FORMS = {
 @pytest.mark.each_value
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", ALL)
-def test_the_form_of_the_input_does_not_matter(kind, form):
+@pytest.mark.parametrize("K", [1, 3])
+def test_the_form_of_the_input_does_not_matter(K, kind, form):
     """Same bytes as with contiguous float64 copies, and the caller's data as they were."""
-    convert = FORMS[form]
-    K, d = 3, 5
-    rewards = np.array([1.0, 2.0, 4.0])
+    convert, d = FORMS[form], 5
+    rewards = np.array([1.0, 2.0, 4.0])[:K]
     given_rewards = convert(rewards)
     plain = make(kind, K, d, rewards=rewards)
     other = make(kind, K, d, rewards=given_rewards)
@@ -754,17 +743,6 @@ def test_a_refused_call_between_select_and_update_changes_nothing(pair, refused)
     policy.update(actions[chosen], 1)
     twin.update(actions[chosen], 1)
     assert_same_state(policy.state_dict(), twin.state_dict())
-
-
-def test_rewards_are_the_policys_own():
-    rewards = np.array([0.5, 1.0])
-    for kind in ("eofd", "oful", "first_order"):
-        policy, twin = make(kind, 2, 5, rewards=rewards), make(kind, 2, 5, rewards=rewards.copy())
-        random_rounds(policy, 3, seed=0)
-        random_rounds(twin, 3, seed=0)
-        rewards *= 3.0
-        assert random_rounds(policy, 5, seed=1) == random_rounds(twin, 5, seed=1)
-        assert_same_state(policy.state_dict(), twin.state_dict())
 
 
 # Failures of LAPACK --------------------------------------------------------------------------------
@@ -950,7 +928,7 @@ def test_a_shrink_that_fails_once_goes_on_with_the_literal_algorithm(kind, monke
 
 
 def test_a_state_on_disk_goes_on_in_a_new_process(tmp_path):
-    """Same actions and same bytes of W in the second half as without the interruption."""
+    """Same actions, margin and bytes of W in the second half as without the interruption."""
     half, seed = 26, 72  # a buffer of 3 is not empty here
     policies, calls = [], []
     for kind in ALL:
@@ -975,10 +953,10 @@ def test_a_state_on_disk_goes_on_in_a_new_process(tmp_path):
     assert finished.returncode == 0, finished.stderr
     lines = finished.stdout.splitlines()
     assert len(lines) == 2 * len(calls)
-    for policy, (path, *_, selected), actions, parameter in zip(
+    for policy, (path, *_, selected), actions, end in zip(
         policies, calls, lines[::2], lines[1::2], strict=True
     ):
         expected = random_rounds(policy, half, seed, selected)
         assert actions.split() == list(map(str, expected)), path
-        assert parameter == policy.parameter.tobytes().hex(), path
+        assert end == f"{policy.margin.hex()} {policy.parameter.tobytes().hex()}", path
         assert len(set(expected)) > 1, path

@@ -31,7 +31,7 @@ def largest_difference(left, right, actions, seed=0):
 class Generous(FrequentDirections):
     """A sketch that holds each direction with an eigenvalue of roundoff that another one drops, and more."""
 
-    def add(self, frame, factor):
+    def add(self, frame, factor, coordinates=None):
         fresh, outside = frame.fresh, frame.outside
         free = min(len(self._rows), self._rows.shape[1]) - self.rank - len(fresh)
         wanted = min(self.n_outcomes - len(fresh), free)
@@ -40,9 +40,9 @@ class Generous(FrequentDirections):
             more = np.linalg.svd(known)[2][len(known) : len(known) + wanted]
             fresh = np.vstack((fresh, more))
             outside = np.hstack((outside, np.full((self.n_outcomes, wanted), 1e-17)))
-            coordinates = np.hstack((frame.inside, outside))
-            frame = frame._replace(coordinates=coordinates, fresh=fresh, solved=coordinates)
-        super().add(frame, factor)
+            joint = np.hstack((frame.inside, outside))
+            frame = frame._replace(coordinates=joint, fresh=fresh, solved=joint)
+        return super().add(frame, factor, coordinates)
 
 
 @pytest.mark.parametrize("buffer", [1, 2, 3, 5])

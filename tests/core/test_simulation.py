@@ -27,9 +27,8 @@ def policies(names, streams):
         "eofd": lambda: eofd(6, REWARDS, sketch_size=4, **settings),
         "oful": lambda: oful(6, REWARDS, **settings),
         "first_order": lambda: first_order(6, REWARDS, **settings),
-        "random": lambda: RandomPolicy(streams.policy("random")),
     }
-    return {name: builders[name]() for name in names}
+    return {n: builders[n]() if n in builders else RandomPolicy(streams.policy(n)) for n in names}
 
 
 def trial(names=("eofd", "oful", "random"), n_rounds=30, seed=1, experiment="test", number=0, **more):
@@ -97,9 +96,13 @@ def test_streams_reject(arguments, message):
 # Trials --------------------------------------------------------------------------------------------
 
 
+EVERYONE = ("eofd", "oful", "first_order", "random", "second", "third")  # the last three play at random
+
+
 def test_a_policys_record_does_not_depend_on_the_others():
-    together = trial(("eofd", "oful", "first_order", "random"))
-    for names in [("eofd",), ("random",), ("random", "eofd"), ("oful", "first_order", "eofd")]:
+    """It plays the same alone, beside others and in any order; each random one has a stream of its own."""
+    together = trial(EVERYONE)
+    for names in [*((name,) for name in EVERYONE), EVERYONE[::-1], ("third", "random"), ("second", "eofd")]:
         alone = trial(names)
         np.testing.assert_array_equal(alone.n_actions, together.n_actions)
         for i, name in enumerate(names):
@@ -110,8 +113,8 @@ def test_a_policys_record_does_not_depend_on_the_others():
 
 def test_the_policies_of_the_test_differ():
     """Otherwise the comparison above would compare nothing."""
-    action = trial(("eofd", "oful", "first_order", "random"), n_rounds=100).action
-    for i in range(4):
+    action = trial(EVERYONE, n_rounds=100).action
+    for i in range(len(EVERYONE)):
         for j in range(i):
             assert (action[:, i] != action[:, j]).any()
 
@@ -236,7 +239,7 @@ def test_rewards_and_regret_by_hand():
     left, right = Fixed(0, 2), Fixed(1, 0)
     seen = []
     environment = Script([1.0, 3.0], first, second)
-    result = run_trial(environment, {"left": left, "right": right}, 2, streams, on_round=seen.append)
+    result = run_trial(environment, {"left": left, "right": right}, 2, streams, seen.append)
     assert result.policies == ("left", "right")
     np.testing.assert_array_equal(result.n_actions, [2, 3])
     np.testing.assert_array_equal(result.action, [[0, 1], [2, 0]])
@@ -247,7 +250,18 @@ def test_rewards_and_regret_by_hand():
     np.testing.assert_array_equal(result.margin, [[2.0, 2.0], [1.0, 1.0]])
     assert left.heard == [((1.0,), 1), ((5.0,), 1)]
     assert right.heard == [((2.0,), 2), ((3.0,), 0)]
-    assert seen == [1, 2]
+    assert [played.number for played in seen] == [1, 2]
+    assert [played.candidates for played in seen] == [first, second]
+    np.testing.assert_array_equal([played.action for played in seen], result.action)
+    np.testing.assert_array_equal([played.outcome for played in seen], result.outcome)
+
+
+def test_an_observer_sees_what_was_learned_and_changes_nothing():
+    streams = trial_streams(1, "test", 0)
+    players, seen = policies(("eofd", "random"), streams), []
+    result = run_trial(ENVIRONMENT, players, 9, streams, lambda _: seen.append(players["eofd"].rounds))
+    assert seen == list(range(1, 10))
+    np.testing.assert_array_equal(result.action, trial(("eofd", "random"), n_rounds=9).action)
 
 
 def test_regret_is_never_negative_and_optimal_play_has_none():
@@ -282,26 +296,3 @@ def test_learning_beats_random_play():
 def test_the_number_of_rounds_has_to_be_a_positive_integer(n_rounds):
     with pytest.raises(ValueError, match=r"n_rounds must be (at least 1|an integer)"):
         trial(n_rounds=n_rounds)
-
-
-def test_random_policies_have_a_stream_each():
-    """What one plays is the same alone, beside others, beside a second random one, in any order."""
-    names = ("random", "eofd", "second", "third")
-
-    def played(chosen):
-        streams = trial_streams(5, "names", 3)
-        players = {
-            n: policies((n,), streams)[n] if n == "eofd" else RandomPolicy(streams.policy(n)) for n in chosen
-        }
-        result = run_trial(ENVIRONMENT, players, 20, streams)
-        return {n: {f: getattr(result, f)[:, i].tolist() for f in RECORDS} for i, n in enumerate(chosen)}
-
-    together = played(names)
-    assert len({tuple(together[name]["action"]) for name in names}) == len(names)
-    for chosen in [
-        *((name,) for name in names),
-        names[::-1],
-        ("third", "random"),
-        ("second", "eofd", "random"),
-    ]:
-        assert played(chosen) == {name: together[name] for name in chosen}

@@ -225,11 +225,13 @@ LABELS = np.zeros(N_TRAIN, dtype=np.uint8)
         "images-as-labels", "element-type", "image-size", "count-mismatch", "label-range",
     ],
 )  # fmt: skip
-def test_wrong_idx_file_is_refused_and_named(tmp_path, digits, name, content, message):
-    path = write_idx(tmp_path / "mnist", digits) / name
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=f"{path}: {message}"):
-        load_mnist(tmp_path / "mnist")
+def test_wrong_idx_file_is_refused_and_named_as_the_user_passed_it(
+    tmp_path, digits, monkeypatch, name, content, message
+):
+    (write_idx(tmp_path / "mnist", digits) / name).write_bytes(content)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=f"^mnist/{name}: {message}"):
+        load_mnist("mnist")
 
 
 @pytest.mark.parametrize(
@@ -247,13 +249,6 @@ def test_damaged_gzip_is_refused_and_named(tmp_path, digits, damage):
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(DataError, match=f"{path}: expected a complete gzip file, found a damaged one"):
         load_mnist(tmp_path / "mnist")
-
-
-def test_error_gives_the_path_as_the_user_passed_it(tmp_path, digits, monkeypatch):
-    (write_idx(tmp_path / "mnist", digits) / TRAIN_LABELS).write_bytes(b"")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match=rf"^mnist/{TRAIN_LABELS}: "):
-        load_mnist("mnist")
 
 
 # --- scikit-learn's OpenML cache ---------------------------------------------------------------------

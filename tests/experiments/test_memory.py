@@ -8,7 +8,7 @@ import pytest
 
 from compendium.experiments.memory import held_bytes
 from compendium.experiments.problems import Synthetic
-from compendium.experiments.trials import Setting
+from compendium.experiments.setting import Setting
 
 
 def setting(dimension, sketch_size, rewards=(1.0,)):
@@ -25,6 +25,13 @@ def test_the_sketch_holds_the_papers_count_and_two_small_matrices(K, d, m):
     rows = min(kept + K, K * d)
     held = held_bytes(setting(d, m, rewards=(1.0,) * K))
     assert 8 * (K * d * rows + kept**2) <= held <= 8 * (K * d * rows + 3 * (kept + K) ** 2)
+
+
+def test_a_buffer_takes_more_rows_and_other_policies_with_the_sketch_as_many():
+    one = setting(200, 50)
+    buffered = one.model_copy(update={"parameters": {"eofd": {"buffer": 21}}})
+    assert held_bytes(buffered) - held_bytes(one) >= 8 * 200 * 20
+    assert held_bytes(one) == held_bytes(one, "robust-eofd") == held_bytes(one, "thompson")
 
 
 def test_the_full_matrix_is_held_once():
@@ -45,5 +52,7 @@ def test_the_allocator_agrees(policy):
 
 
 def test_other_policies_are_refused():
-    with pytest.raises(ValueError, match="policy must be 'eofd' or 'oful', got 'random'"):
+    with pytest.raises(
+        ValueError, match="policy must be one with a curvature, such as 'eofd' or 'oful', got 'random'"
+    ):
         held_bytes(setting(10, 2), "random")

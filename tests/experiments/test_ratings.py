@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from compendium.experiments import problems, ratings
+from compendium.experiments import ratings
 from compendium.experiments.data import DataError, load_fashion
-from compendium.experiments.problems import Classes, Rated
+from compendium.experiments.problems import Classes, Rated, Source, rated
 from compendium.experiments.ratings import Ratings, load_insteval, load_movielens
 
 FILES = {
@@ -103,7 +103,8 @@ def test_a_change_of_the_data_changes_the_checksum(movielens):
 
 
 def test_rated_problem_plays(movielens, monkeypatch):
-    monkeypatch.setattr(problems, "_rated", lambda source: load_movielens(movielens))
+    source = Source("MovieLens-100k", lambda: load_movielens(movielens), "absent")
+    monkeypatch.setattr(rated, "MOVIELENS", source)
     problem = Rated(source="movielens", n_candidates=2)
     environment = problem.environment()
     drawn = environment.instance(np.random.default_rng(0)).actions(np.random.default_rng(1))

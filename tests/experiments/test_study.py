@@ -278,7 +278,7 @@ def test_where_the_policies_end(results):
     assert (results.final.loc[results.final["policy"] == "eofd", "shrinkage"] > 0).all()
 
 
-def test_nobody_has_an_end(tmp_path):
+def test_a_study_without_curvatures(tmp_path):
     lone = STUDY.model_copy(update={"settings": (FIRST.model_copy(update={"policies": ("random",)}),)})
     done = lone.run(folder=tmp_path / "trials")
     assert done.final.empty
@@ -531,7 +531,7 @@ def test_the_tables_of_a_finished_run(results, tmp_path, monkeypatch, blocks):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes(), name
 
 
-def test_a_finished_run_in_which_nobody_has_an_end(results, tmp_path):
+def test_a_finished_run_of_a_study_without_curvatures(results, tmp_path):
     settings = (FIRST.model_copy(update={"policies": ("random",)}),)
     lone = STUDY.model_copy(update={"settings": settings, "n_trials": 1}).run(folder=tmp_path / "trials")
     folder = finished(tmp_path / "run", lone)

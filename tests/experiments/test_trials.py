@@ -16,10 +16,15 @@ import pytest
 from pydantic import ValidationError
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from compendium.experiments import execution, problems, study, trials
+from compendium.experiments import execution, study, trials
 from compendium.experiments.data import Dataset
-from compendium.experiments.problems import Digits, Synthetic
-from compendium.experiments.trials import COMPARISON, POLICIES, Setting, TrialSpec, load, store
+from compendium.experiments.policies import COMPARISON
+from compendium.experiments.policies import POLICIES as ENTRIES
+from compendium.experiments.problems import Digits, Source, Synthetic, images
+from compendium.experiments.setting import Setting
+from compendium.experiments.trials import TrialSpec, load, store
+
+POLICIES = tuple(ENTRIES)
 
 SETTING = {
     "name": "small",
@@ -85,6 +90,9 @@ DECISIVE = [
     {"setting": {"radius": {"kind": "constant", "beta": 0.01}}},
     {"setting": {"policies": COMPARISON[:4]}},
     {"setting": {"policies": COMPARISON[::-1]}},
+    {"setting": {"parameters": {"eofd": {"buffer": 2}}}},
+    {"setting": {"parameters": {"eofd": {"buffer": 3}}}},
+    {"setting": {"parameters": {"greedy": {"buffer": 3}}}},
     {"problem": {"dimension": 7}},
     {"problem": {"rewards": (0.5, 0.9)}},
     {"problem": {"rewards": (1.0, 0.5)}},
@@ -107,7 +115,7 @@ def digits(monkeypatch):
     """Ten digits in place of MNIST, of a shade that can be changed."""
 
     def use(shade):
-        monkeypatch.setattr(problems, "_mnist", lambda: tiny_digits(shade))
+        monkeypatch.setattr(images, "MNIST", Source("MNIST", lambda: tiny_digits(shade), "absent"))
 
     use(1)
     return use
@@ -133,6 +141,8 @@ def test_what_decides_nothing_is_not_in_the_address(monkeypatch):
     radius = {"scale": 0.01, "action_bound": 1.0, "confidence": 0.1, "kind": "theorem"}
     assert make_spec({"radius": radius}).key == key  # another order, a default written out
     assert make_spec({"policies": list(COMPARISON)}).key == key
+    for parameters in ({}, {"eofd": {}}, {"eofd": {"buffer": 1}, "random": {}}):
+        assert make_spec({"parameters": parameters}).key == key
     assert make_spec(problem={"n_actions": (10, 30)}).key == key
     spec = make_spec()
     assert TrialSpec.model_validate_json(spec.model_dump_json()).key == key
@@ -167,7 +177,8 @@ def test_which_sources_are_meant(monkeypatch):
     asked = []
     monkeypatch.setattr(trials, "code_digest", lambda *arguments: asked.append(arguments) or "d")
     assert trials.library_digest.__wrapped__() == "d"
-    assert asked == [(("experiments/problems.py", "experiments/trials.py"),)]
+    modules = [f"experiments/{name}.py" for name in ("policies", "setting", "trials")]
+    assert asked == [(["experiments/problems", *modules],)]
 
 
 # Computing
@@ -214,6 +225,7 @@ def test_policies_are_the_ones_that_they_are_called(computed):
 
 
 def test_policies_are_built_from_the_setting():
+    """Those that have no state here are compared with these in what they play, above."""
     environment = Synthetic(**SETTING["problem"]).environment()
     built = Setting(**SETTING | {"policies": POLICIES}).build(environment, lambda _: np.random.default_rng(0))
     assert tuple(built) == POLICIES
@@ -429,15 +441,6 @@ def test_policies_are_checked(policies):
     assert all(name in str(caught.value) for name in POLICIES)
 
 
-def test_radius_kinds_are_checked():
-    with pytest.raises(ValidationError, match=r"one of \['constant', 'ridge', 'theorem'\], got 'box'"):
-        make_spec({"radius": {"kind": "box"}})
-    with pytest.raises(ValidationError, match="kind"):
-        make_spec({"radius": {"scale": 1.0}})
-    with pytest.raises(ValidationError, match="'width'"):
-        make_spec({"radius": {"kind": "ridge", "width": 1.0}})
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -453,9 +456,16 @@ def test_radius_kinds_are_checked():
         ({"setting": {"step_size": -1.0}}, "step_size"),
         ({"setting": {"norm_bound": -2.0}}, "norm_bound"),
         ({"setting": {"norm_bound": float("nan")}}, "norm_bound"),
+        (
+            {"setting": {"radius": {"kind": "box"}}},
+            r"one of \['constant', 'repaired', 'ridge', 'theorem'\], got 'box'",
+        ),
+        ({"setting": {"radius": {"scale": 1.0}}}, "kind"),
+        ({"setting": {"radius": {"kind": "ridge", "width": 1.0}}}, "'width'"),
         ({"setting": {"radius": {"kind": "ridge", "scale": -1.0}}}, "scale must be at least 0"),
         ({"setting": {"radius": {"kind": "constant", "beta": -1.0}}}, "beta must be at least 0"),
         ({"setting": {"radius": {"kind": "theorem", "confidence": 1.5}}}, "confidence must lie"),
+        ({"setting": {"problem": {"kind": "dice"}}}, "'mnist', 'synthetic', 'classes', 'ratings'"),
         ({"problem": {"dimension": 0}}, "dimension"),
         ({"problem": {"parameter_norm": -1.0}}, "parameter_norm"),
         ({"setting": {"problem": {"kind": "mnist", "target": -1}}}, "target"),

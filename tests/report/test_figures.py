@@ -15,10 +15,12 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from compendium.experiments.trials import COMPARISON, POLICIES
+from compendium.experiments.policies import COMPARISON
+from compendium.experiments.policies import POLICIES as ENTRIES
 from compendium.report import figures
 from compendium.report.figures import STYLES, regret_curves, round_times, save
 
+POLICIES = tuple(ENTRIES)
 TITLES = {"b": "the first panel", "a": "the second panel"}
 N_ROUNDS, N_TRIALS = 25, 4
 
@@ -247,8 +249,8 @@ def test_other_data_give_other_bytes(tmp_path, monkeypatch):
 # Styles
 
 
-def test_every_policy_has_a_style():
-    assert set(STYLES) == set(POLICIES)
+def test_every_policy_has_the_style_of_its_entry():
+    assert {name: entry.style for name, entry in ENTRIES.items()} == STYLES
     assert [figures.label(policy) for policy in POLICIES] == [STYLES[policy].label for policy in POLICIES]
     with pytest.raises(KeyError):
         figures.label("ucb")

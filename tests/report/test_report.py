@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from compendium.experiments.trials import COMPARISON
+from compendium.experiments.policies import COMPARISON
 from compendium.report import tables as report
 from compendium.report.figures import label
 from compendium.runs import run as runs

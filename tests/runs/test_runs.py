@@ -330,14 +330,21 @@ def test_every_module_that_a_study_imports_is_in_the_digest():
     neutral = {f"experiments/{name}.py" for name in ("execution", "journal", "plan", "progress")}
     neutral |= {"runs/run.py", *(f"system/{name}.py" for name in ("paths", "provenance"))}
     folder = Path(provenance.__file__).parents[1]
-    for name in provenance.RESULT_MODULES:
-        text = (folder / name).read_text()
-        for node in ast.walk(ast.parse(text)):
+    parts = [folder / name for name in provenance.RESULT_MODULES]
+    files = [path for part in parts for path in ([part] if part.is_file() else part.rglob("*.py"))]
+    decisive = {path.relative_to(folder).as_posix() for path in files}
+    for name in decisive:
+        for node in ast.walk(ast.parse((folder / name).read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "compendium":
-                folder_name, *module = node.module.split(".")[1:]
-                inner = module or [alias.name for alias in node.names]
-                found = {f"{folder_name}/{module}.py" for module in inner}
-                assert found <= {*provenance.RESULT_MODULES, *neutral}, name
+                place = folder.joinpath(*node.module.split(".")[1:])
+                inner = (
+                    [place / alias.name for alias in node.names]
+                    if len(node.module.split(".")) == 2
+                    else [place]
+                )
+                for path in inner:
+                    module = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+                    assert module.relative_to(folder).as_posix() in decisive | neutral, name
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"files": [1]}'])

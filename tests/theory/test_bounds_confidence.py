@@ -10,8 +10,8 @@ import pytest
 from compendium.claims import checks
 from compendium.theory import confidence
 from mlogb_core import link
-from mlogb_core.confidence import ConstantRadius
 from mlogb_core.policies import eofd, oful
+from mlogb_core.radius import ConstantRadius
 
 
 def played_rounds(n_outcomes, n_rounds, seed, *, norm_bound=1.5, regularization=0.5):

@@ -12,7 +12,7 @@ from scipy.integrate import quad
 
 from compendium.theory import mixture
 from mlogb_core import TheoremRadius, eofd, link
-from mlogb_core.confidence import Progress, theorem_parameters
+from mlogb_core.radius import Progress, theorem_parameters
 
 PROGRESS = Progress(
     2,

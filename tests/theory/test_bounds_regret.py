@@ -17,7 +17,7 @@ from compendium.theory.self_normalised import (
     uncertainty_sum_bound,
 )
 from mlogb_core import ConstantRadius, TheoremRadius, eofd, link
-from mlogb_core.confidence import Progress, theorem_parameters
+from mlogb_core.radius import Progress, theorem_parameters
 
 
 def played(K, m, seed, sharp, rounds=80, d=3, ridge=1.0, eta=1.0):

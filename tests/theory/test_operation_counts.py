@@ -9,9 +9,9 @@ import pytest
 
 from compendium.theory.operations import counted, eofd_flops, filled_eofd, oful_flops, projection_counts
 from mlogb_core import ConstantRadius, RidgeRadius, _linalg, eofd, literal, oful
-from mlogb_core.confidence import scaled_parameters
 from mlogb_core.curvature import FrequentDirections, dense, frequent_directions, low_rank
 from mlogb_core.environments import SyntheticEnvironment
+from mlogb_core.radius import scaled_parameters
 
 # One more pass of K rows over the basis is about a fifth of EOFD's update at K = 4.
 SLACK = 1.06
@@ -34,7 +34,7 @@ def eofd_excess(K, d, m, norm_bound=1e3, seed=1, rounds=1):
     """Counted operations of the last round's select and update over the derived ones."""
     policy = filled_eofd(K, d, m, norm_bound=norm_bound)
     for number in range(rounds):
-        sizes = {"actions": 20, "tracked": policy.curvature._located is not None}
+        sizes = {"actions": 20, "tracked": policy.coordinates is not None}
         select, update = counted_round(policy, seed=seed + number)
     sizes |= {"scored": policy.evaluated} | projection_counts(update, K)
     assert sizes["tracked"] == (rounds > 1)
@@ -67,7 +67,8 @@ def test_a_second_projection_reads_the_basis_two_times_less(K, d, m, monkeypatch
     select, update = eofd_excess(K, d, m, norm_bound=0.05, rounds=2)
     assert 0.97 <= select <= SLACK
     assert 0.97 <= update <= SLACK
-    monkeypatch.setattr(FrequentDirections, "_inside", lambda *_: None)
+    step = FrequentDirections.newton_step
+    monkeypatch.setattr(FrequentDirections, "newton_step", lambda self, *given: step(self, *given[:6]))
     assert eofd_excess(K, d, m, norm_bound=0.05, rounds=2)[1] > SLACK
 
 
@@ -94,17 +95,17 @@ def test_the_guard_notices_one_more_pass(monkeypatch):
 def test_the_guard_notices_another_order(monkeypatch):
     add = FrequentDirections.add
 
-    def with_an_svd(self, frame, factor):
+    def with_an_svd(self, *given):
         np.linalg.svd(self.basis, full_matrices=False)
-        add(self, frame, factor)
+        return add(self, *given)
 
     monkeypatch.setattr(FrequentDirections, "add", with_an_svd)
     assert eofd_excess(4, 150, 40)[1] > 3 * SLACK
     add_exactly = dense.DenseCurvature.add
 
-    def with_a_solve(self, frame, factor):
+    def with_a_solve(self, frame, *given):
         np.linalg.solve(self.inverse, frame.solved.T)
-        add_exactly(self, frame, factor)
+        return add_exactly(self, frame, *given)
 
     monkeypatch.setattr(dense.DenseCurvature, "add", with_a_solve)
     assert oful_excess(4, 100)[1] > 3 * SLACK

@@ -11,9 +11,19 @@ from helpers import EPS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlogb_core import ConstantRadius, RidgeRadius, TheoremRadius, eofd, first_order, oful, radius_from
-from mlogb_core.confidence import Progress, scaled_parameters, theorem_parameters
+from mlogb_core import (
+    ConstantRadius,
+    RepairedRadius,
+    RidgeRadius,
+    TheoremRadius,
+    eofd,
+    first_order,
+    oful,
+    radius_from,
+    robust_eofd,
+)
 from mlogb_core.link import smoothness
+from mlogb_core.radius import Progress, scaled_parameters, theorem_parameters
 
 progresses = st.builds(
     Progress,
@@ -112,6 +122,17 @@ def test_scale_multiplies_and_negative_sums_are_clamped():
     assert TheoremRadius(0.1, scale=2.0).value(above) == 0.0
 
 
+def test_the_repaired_radius_is_the_sum_of_its_terms():
+    """The terms are tested where they are derived, as `ville_radius_terms`."""
+    progress = Progress(2, 3, 4, 5.0, 1.0, 3.0, rounds=7, shrinkage=0.5, hessian_movement=0.2)
+    radius = RepairedRadius(0.1, scale=0.25)
+    assert radius.needs_movement
+    assert radius.value(progress) == 0.25 * sum(radius.terms(progress).values()) > 0.0
+    assert radius.value(replace(progress, hessian_movement=1e9)) == 0.0
+    with pytest.raises(ValueError, match=r"regularization must be at least 2 L D\^2 = 1, got 0\.5"):
+        radius.value(replace(progress, regularization=0.5))
+
+
 def test_constant_and_ridge_radius():
     progress = Progress(2, 3, 4, regularization=5.0, step_size=1.0, norm_bound=3.0, rounds=7)
     assert ConstantRadius(0.3).value(progress) == 0.3
@@ -181,6 +202,7 @@ def test_scaled_parameters_reject(arguments):
         RidgeRadius(1e-3),
         TheoremRadius(0.05),
         TheoremRadius(0.01, action_bound=2.0, scale=1e-3, smoothness=0.4),
+        RepairedRadius(0.05, action_bound=2.0, scale=1e-3),
     ],
 )
 def test_a_description_rebuilds_the_radius(radius):
@@ -193,7 +215,10 @@ def test_a_description_rebuilds_the_radius(radius):
     ("description", "message"),
     [
         ({}, "no entry 'kind'"),
-        ({"kind": "square"}, r"radius kind must be one of \['constant', 'ridge', 'theorem'\], got 'square'"),
+        (
+            {"kind": "square"},
+            r"radius kind must be one of \['constant', 'repaired', .*\], got 'square'",
+        ),
         ({"kind": "ridge"}, "ridge.*scale"),
         ({"kind": "ridge", "beta": 1.0}, "ridge.*beta"),
         ({"kind": "constant", "beta": 1.0, "scale": 1.0}, "constant.*scale"),
@@ -209,6 +234,8 @@ def test_a_description_rebuilds_the_radius(radius):
         ({"kind": "theorem", "confidence": 0.1, "action_bound": 0.0}, "action_bound must be positive"),
         ({"kind": "theorem", "confidence": 0.1, "scale": -1.0}, "scale must be at least 0"),
         ({"kind": "theorem", "confidence": 0.1, "smoothness": 0.0}, "smoothness must be positive"),
+        ({"kind": "repaired", "confidence": 1.0}, "confidence must lie strictly between 0 and 1"),
+        ({"kind": "repaired", "confidence": 0.1, "smoothness": 0.0}, "smoothness must be positive"),
     ],
 )
 def test_radius_from_rejects(description, message):
@@ -221,14 +248,14 @@ def test_radius_from_rejects(description, message):
 def make(kind, K, d, radius):
     settings = {"regularization": 0.7, "step_size": 1.3, "norm_bound": 0.9, "radius": radius}
     rewards = np.linspace(0.0, 1.0, K + 1)[1:]
-    if kind == "eofd":
-        return eofd(d, rewards, sketch_size=3, **settings), 3
+    if kind in ("eofd", "robust_eofd"):
+        return (eofd if kind == "eofd" else robust_eofd)(d, rewards, sketch_size=3, **settings), 3
     return (
         (oful(d, rewards, **settings), K * d) if kind == "oful" else (first_order(d, rewards, **settings), 0)
     )
 
 
-@pytest.mark.parametrize("kind", ["eofd", "oful", "first_order"])
+@pytest.mark.parametrize("kind", ["eofd", "robust_eofd", "oful", "first_order"])
 @pytest.mark.parametrize("K", [1, 3])
 def test_the_policy_tracks_what_the_radius_needs(kind, K):
     d, rounds = 5, 40
@@ -261,7 +288,8 @@ def test_the_policy_tracks_what_the_radius_needs(kind, K):
         )
         assert progress == expected
         assert policy.beta == radius.value(expected)
-    assert (policy.curvature.shrinkage > 0.1) == (kind == "eofd")
+    assert (policy.curvature.shrinkage > 0.1) == (kind in ("eofd", "robust_eofd"))
+    assert (policy.curvature.ridge > 0.7) == (kind == "robust_eofd")
     assert np.linalg.norm(policy.parameter) <= 0.9 * (1 + 10 * EPS)
 
 

@@ -1,0 +1,166 @@
+"""The registry of policies: one entry for each name says all that the experiments know of it.
+
+A setting builds its policies from the entries, figures take labels and line styles from them, and the
+memory that a trial needs is added up from them. Every part of an entry is required, so a policy that
+is not complete stops the import of this module, and a name without an entry is an error wherever it
+is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
+
+from mlogb_core.policies import Policy, RandomPolicy, eofd, first_order, oful, robust_eofd, thompson
+from mlogb_core.printed import CholeskyOFUL, PrintedEOFD, PrintedOFUL
+from mlogb_core.radius import ConstantRadius
+
+#: Arguments that a setting gives to a constructor: of any step, of an optimistic policy, and with a sketch.
+STEP = ("regularization", "step_size", "norm_bound")
+OPTIMISTIC = (*STEP, "radius")
+SKETCHED = ("sketch_size", *OPTIMISTIC)
+
+
+class Style(NamedTuple):
+    """How a policy is drawn: its label, colour (Okabe and Ito), dash pattern and marker."""
+
+    label: str
+    colour: str
+    dashes: tuple[float, ...]
+    marker: str
+
+
+class Parameters(BaseModel):
+    """The parameters that a policy has for itself, beside those that a setting gives to all; here none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Buffered(Parameters):
+    """`buffer`: rounds between two shrinks of a sketch; 1 is the paper's algorithm."""
+
+    buffer: PositiveInt = 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the experiments know of a policy.
+
+    Attributes
+    ----------
+    constructor : callable
+        Called with d, the rewards, and by name the arguments in `takes` and those of `parameters`.
+    takes : tuple of str
+        Which of a setting's `sketch_size`, `regularization`, `step_size`, `norm_bound` and `radius` the
+        constructor takes, and `rng` for the random stream of the policy's name.
+    style : Style
+        How it is drawn.
+    memory : callable
+        The count of floating-point numbers in the matrices that it works on, from K, d, m and its own
+        parameters by name.
+    parameters : type of Parameters
+        Its own parameters, with types, ranges and defaults.
+    """
+
+    constructor: Callable[..., Policy]
+    takes: tuple[str, ...]
+    style: Style
+    memory: Callable[..., int]
+    parameters: type[Parameters] = Parameters
+
+
+def _no_matrix(K: int, d: int, m: int) -> int:
+    """None that grows faster than the parameter."""
+    return 0
+
+
+def _sketch(K: int, d: int, m: int, buffer: int = 1) -> int:
+    """The rows of a sketch until it shrinks, and the images of an action."""
+    return K * d * (m + (buffer + 1) * K)
+
+
+def _full_matrix(K: int, d: int, m: int, matrices: int = 1) -> int:
+    return matrices * (K * d) ** 2
+
+
+def _printed_sketch(K: int, d: int, m: int) -> int:
+    """The sketch, and what its singular value decomposition takes and gives."""
+    return 3 * _sketch(K, d, m)
+
+
+#: The Hessian, its factor or inverse root, and what a factorisation takes and gives.
+_factored_matrix = partial(_full_matrix, matrices=4)
+
+
+def _random(n_features: int, rewards: ArrayLike, *, rng: np.random.Generator) -> RandomPolicy:
+    return RandomPolicy(rng)
+
+
+POLICIES: dict[str, Entry] = {
+    "eofd": Entry(eofd, SKETCHED, Style("EOFD-MLogB", "#D55E00", (), "o"), _sketch, Buffered),
+    "oful": Entry(oful, OPTIMISTIC, Style("OFUL-MLogB", "#0072B2", (6, 2), "s"), _full_matrix),
+    "first-order": Entry(
+        first_order, OPTIMISTIC, Style("no curvature", "#009E73", (1, 1.2), "^"), _no_matrix,
+    ),
+    "greedy": Entry(
+        partial(eofd, radius=ConstantRadius(0.0)), ("sketch_size", *STEP),
+        Style("greedy (β = 0)", "#CC79A7", (4, 1.5, 1, 1.5), "D"), _sketch, Buffered,
+    ),
+    "random": Entry(_random, ("rng",), Style("random play", "#555555", (2, 3), "x"), _no_matrix),
+    "eofd-compiled": Entry(
+        partial(eofd, compiled=True), SKETCHED,
+        Style("EOFD-MLogB, compiled", "#8C2D04", (3, 1.2), "v"), _sketch, Buffered,
+    ),
+    "oful-compiled": Entry(
+        partial(oful, compiled=True), OPTIMISTIC,
+        Style("OFUL-MLogB, compiled", "#08306B", (8, 2, 2, 2), "p"), _full_matrix,
+    ),
+    "eofd-printed": Entry(
+        PrintedEOFD, SKETCHED, Style("EOFD, as printed", "#E69F00", (9, 1.5), "P"), _printed_sketch,
+    ),
+    "oful-cholesky": Entry(
+        CholeskyOFUL, OPTIMISTIC, Style("OFUL, Cholesky", "#6A3D9A", (5, 1, 1, 1), "*"), _factored_matrix,
+    ),
+    "oful-printed": Entry(
+        PrintedOFUL, OPTIMISTIC,
+        Style("OFUL, as printed", "#56B4E9", (6, 1.5, 1, 1.5, 1, 1.5), "X"), _factored_matrix,
+    ),
+    "robust-eofd": Entry(
+        robust_eofd, SKETCHED, Style("robust EOFD", "#000000", (10, 2, 3, 2), "<"), _sketch, Buffered,
+    ),
+    "thompson": Entry(
+        thompson, (*SKETCHED, "rng"),
+        Style("Thompson, sketched", "#7F7F00", (3, 1, 3, 4), ">"), _sketch, Buffered,
+    ),
+}  # fmt: skip
+
+#: Who plays where a setting does not say.
+COMPARISON = ("eofd", "oful", "first-order", "greedy", "random")
+#: The forms whose times are compared: the library's, those as printed, and OFUL by Cholesky factors.
+FORMS = ("eofd", "oful", "eofd-compiled", "oful-compiled", "eofd-printed", "oful-cholesky", "oful-printed")
+
+
+def own_parameters(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A policy's own parameters as given, checked, without those that have their defaults.
+
+    Raises
+    ------
+    ValueError
+        If the policy has no such parameter, or a value is out of range.
+    """
+    known = POLICIES[name].parameters
+    try:
+        return known(**given).model_dump(exclude_defaults=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = "".join(f"[{part!r}]" for part in (name, *first["loc"]))
+        names = ", ".join(known.model_fields) or "none"
+        raise ValueError(
+            f"parameters{place}: {first['msg']}, got {first['input']!r}; own parameters of {name!r}: {names}"
+        ) from None

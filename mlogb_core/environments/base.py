@@ -1,0 +1,73 @@
+r"""Where actions, outcomes and rewards come from.
+
+An environment describes a problem; `instance` draws one realisation of it for a trial, and the
+instance draws action sets round by round. An action set carries the outcome probabilities of its
+actions, so that every policy of a trial can be given the outcome that the same uniform number
+yields for its own action, and the expected regret is known exactly.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from mlogb_core._validation import Array
+
+
+class ActionSet(NamedTuple):
+    """The candidates of one round.
+
+    Attributes
+    ----------
+    features : (n, d) array
+        One action a row.
+    probabilities : (n, K+1) array
+        Outcome probabilities of each action, reference outcome first.
+    """
+
+    features: Array
+    probabilities: Array
+
+    def outcome(self, action: int, uniform: float) -> int:
+        """Outcome of an action for a uniform number in [0, 1), by inversion.
+
+        Examples
+        --------
+        >>> ActionSet(np.eye(1), np.array([[0.25, 0.75]])).outcome(0, uniform=0.3)
+        1
+        """
+        cumulative = np.cumsum(self.probabilities[action])
+        # The last cumulative sum may be 1 - eps; a uniform number above it yields the last possible outcome.
+        last = int(np.flatnonzero(self.probabilities[action])[-1])
+        return min(int(np.searchsorted(cumulative, uniform, side="right")), last)
+
+
+class Instance(Protocol):
+    """One realisation of an environment."""
+
+    def actions(self, rng: np.random.Generator) -> ActionSet:
+        """Draw the action set of the next round."""
+
+
+class Environment(Protocol):
+    """A bandit problem.
+
+    Attributes
+    ----------
+    rewards : (K,) array
+        Rewards of the outcomes 1..K; that of outcome 0 is 0.
+    n_features : int
+        d.
+    """
+
+    @property
+    def rewards(self) -> Array:
+        """Rewards of the outcomes 1..K."""
+
+    @property
+    def n_features(self) -> int:
+        """Dimension of the actions."""
+
+    def instance(self, rng: np.random.Generator) -> Instance:
+        """Draw the realisation that one trial plays."""

@@ -1,0 +1,22 @@
+"""Policies: how an action is selected, and what is learned from its outcome."""
+
+from mlogb_core.policies.base import Policy
+from mlogb_core.policies.constructors import eofd, first_order, oful, robust_eofd, thompson
+from mlogb_core.policies.newton import NewtonPolicy, movement
+from mlogb_core.policies.optimistic import OptimisticPolicy
+from mlogb_core.policies.random import RandomPolicy
+from mlogb_core.policies.thompson import ThompsonPolicy
+
+__all__ = [
+    "NewtonPolicy",
+    "OptimisticPolicy",
+    "Policy",
+    "RandomPolicy",
+    "ThompsonPolicy",
+    "eofd",
+    "first_order",
+    "movement",
+    "oful",
+    "robust_eofd",
+    "thompson",
+]

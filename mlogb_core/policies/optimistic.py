@@ -1,0 +1,246 @@
+r"""Optimism over a curvature: score every action by its reward plus a bonus, and play the best.
+
+OFUL-MLogB and EOFD-MLogB are this policy over two curvatures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import LinAlgError
+
+from mlogb_core._validation import Array, as_actions, as_finite, as_vector, take
+from mlogb_core.choice import Choice, choose, choose_pruned
+from mlogb_core.link import expected_reward, jacobian, outcome_probabilities
+from mlogb_core.policies.newton import NewtonPolicy
+
+# Up to this many multiplications, scoring actions is faster than deciding by bounds which ones to score.
+_CHEAP = 50_000
+
+
+class Estimate(NamedTuple):
+    """Scores without the bonus, and what the bonus depends on besides A(x), for a set of actions."""
+
+    actions: Array  # (n, d)
+    squares: Array  # (n,): squared lengths of the actions
+    value: Array  # (n,)
+    slopes: Array  # (n, K): the Jacobian times the rewards; not used for K = 1, where the score is the logit
+
+
+class Selected(NamedTuple):
+    """The selected action and its image under the curvature, for the update that follows."""
+
+    action: Array
+    image: Array
+
+
+class OptimisticPolicy(NewtonPolicy):
+    r"""Optimism over a curvature: select by :math:`R_t(x)`, update by a proximal Newton step.
+
+    For K >= 2 the score of an action is
+
+    .. math:: r^\top\sigma(W_t x) + \sqrt{\beta_t}\,\|v \otimes x\|_{Z_t^{-1}}
+              + \tfrac12\|r\|_1\,\beta_t\,\|A(x)\|_2, \qquad v = \nabla\sigma(W_t x)\, r,
+
+    and for K = 1 it is :math:`w_t^\top x + \sqrt{\beta_t}\,\|x\|_{Z_t^{-1}}`.
+
+    Parameters
+    ----------
+    curvature, rewards, step_size, norm_bound, radius, tie_tolerance
+        As in `NewtonPolicy`, which also says what is learned.
+
+    Attributes
+    ----------
+    evaluated : int
+        Number of actions that the last `select` scored exactly; bounds decided about the others.
+
+    Notes
+    -----
+    Paper: Algorithm 2 (`algo:fd-oful-mlogb`), `eq:fd-oful-mlogb-efficient-reward`. Both norms of
+    the bonus come from the same K x K block: :math:`\|v \otimes x\|_{Z^{-1}}^2 = v^\top A(x) v`.
+
+    Examples
+    --------
+    >>> from mlogb_core import ConstantRadius, eofd
+    >>> policy = eofd(3, [1.0], sketch_size=2, regularization=1.0, step_size=1.0, norm_bound=5.0,
+    ...               radius=ConstantRadius(0.1))
+    >>> policy.select(np.eye(3))
+    0
+    >>> policy.update([1.0, 0.0, 0.0], outcome=0)
+    >>> policy.select(np.eye(3))
+    1
+    """
+
+    evaluated = 0
+    _selected: Selected | None = None
+
+    @np.errstate(under="ignore")
+    def scores(self, actions: ArrayLike) -> Array:
+        """Optimistic scores of all the actions.
+
+        Parameters
+        ----------
+        actions : (n, d) array
+            The action set, n >= 1.
+
+        Returns
+        -------
+        (n,) array
+            In reward units for K >= 2, in logits for K = 1.
+
+        Raises
+        ------
+        ValueError
+            If the actions have the wrong shape or are not finite.
+        """
+        estimate = self._estimate(*as_actions(actions, self.curvature.n_features))
+        beta = self.beta
+        if beta == 0.0:
+            return estimate.value
+        blocks = self.curvature.inverse_blocks(estimate.actions)
+        return estimate.value + self._bonus(beta, estimate.slopes, blocks)
+
+    # Overflow is found by checks of the results.
+    @np.errstate(over="ignore", under="ignore")
+    def select(self, actions: ArrayLike) -> int:
+        r"""Index of the action with the best optimistic score; ties go to the lowest index.
+
+        Parameters
+        ----------
+        actions : (n, d) array
+            The action set, n >= 1; n may change from round to round.
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        ValueError
+            If the actions have the wrong shape or are not finite.
+        ArithmeticError
+            If a score overflows or a factorisation fails; the message names the round.
+
+        Notes
+        -----
+        With the ridge :math:`\alpha` of the curvature, :math:`Z \succeq \alpha I`, so the bonus is at most
+        that of :math:`A(x) = \|x\|^2 I/\alpha`, and at least 0. Actions are scored exactly in the order of
+        that upper bound, until no other one can change the choice, its margin or the scale of the
+        tie rule: the result is that of scoring them all. `evaluated` counts those scored.
+        """
+        actions, squares = as_actions(actions, self._curvature.n_features)
+        try:
+            choice, self.evaluated, self._selected = self._best(self._estimate(actions, squares))
+        except (ArithmeticError, LinAlgError) as error:
+            raise self._named(error) from error
+        self.margin = choice.margin
+        return choice.action
+
+    def update(self, action: ArrayLike, outcome: int) -> None:
+        """Take the proximal Newton step for one outcome and add its Hessian; see `NewtonPolicy.update`.
+
+        Notes
+        -----
+        The image of the action is known from `select` if it is the action that was selected.
+        """
+        super().update(action, outcome)
+        self._selected = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on, as a flat dictionary of arrays, numbers and strings.
+
+        Between `select` and `update` the selected action and its image are part of it: the update uses this
+        image, and one that is computed anew may differ in the last bit.
+        """
+        selected = {} if self._selected is None else self._selected._asdict()
+        return super().state_dict() | {f"selected.{key}": value.copy() for key, value in selected.items()}
+
+    @classmethod
+    def _form(cls, compiled: bool) -> type[Self]:
+        return cast(type[Self], policy_class(compiled)) if cls is OptimisticPolicy else cls
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        super()._restore(state)
+        if "selected.action" in state:
+            action = as_vector("selected.action", state["selected.action"], self.curvature.n_features)
+            image = as_finite("selected.image", take(state, "selected.image"))
+            expected = self.curvature.images(action[None])[0].shape
+            if image.shape != expected:
+                raise ValueError(f"selected.image must have shape {expected}, got {image.shape}")
+            self._selected = Selected(action.copy(), image.copy())
+
+    def _estimate(self, actions: Array, squares: Array) -> Estimate:
+        """Scores without the bonus, and what the bonus depends on besides A(x)."""
+        logits = np.dot(actions, self._parameter.T)
+        if self._curvature.n_outcomes == 1:
+            return Estimate(actions, squares, logits[:, 0], logits)
+        probabilities = outcome_probabilities(logits)
+        slopes = jacobian(probabilities) @ self.rewards
+        return Estimate(actions, squares, expected_reward(probabilities, self.rewards), slopes)
+
+    def _bonus(self, beta: float, slopes: Array, blocks: Array) -> Array:
+        """The optimistic bonus from the (n, K, K) blocks A(x)."""
+        if self._curvature.n_outcomes == 1:
+            return np.asarray(np.sqrt(beta * np.maximum(blocks[:, 0, 0], 0.0)))
+        first = np.einsum("ni,nij,nj->n", slopes, blocks, slopes)
+        second = np.linalg.eigvalsh(blocks)[:, -1]
+        return np.asarray(np.sqrt(beta * np.maximum(first, 0.0)) + 0.5 * self.rewards.sum() * beta * second)
+
+    def _largest_bonus(self, beta: float, estimate: Estimate) -> Array:
+        r"""The bonus for :math:`A(x) = \|x\|^2 I / \alpha`, with the ridge; no other one is larger."""
+        squares = estimate.squares * (beta / self._curvature.ridge)
+        if self._curvature.n_outcomes == 1:
+            return np.asarray(np.sqrt(squares))
+        first = np.sqrt(squares * np.vecdot(estimate.slopes, estimate.slopes))
+        return np.asarray(first + 0.5 * self.rewards.sum() * squares)
+
+    def _best(self, estimate: Estimate) -> tuple[Choice, int, Selected | None]:
+        """The choice among all actions, how many were scored, and what is known of the chosen one."""
+        beta = self.beta
+        if beta == 0.0:
+            return choose(estimate.value, self.tie_tolerance), 0, None
+        seen: list[tuple[list[int], Array]] = []
+
+        def score(index: NDArray[np.intp]) -> Array:
+            part = estimate.actions.take(index, 0)
+            image = self._curvature.images(part)
+            seen.append((index.tolist(), image))
+            blocks = self._curvature.inverse_blocks(part, image, estimate.squares.take(index))
+            return estimate.value.take(index) + self._bonus(beta, estimate.slopes.take(index, 0), blocks)
+
+        n, first = len(estimate.value), self._batch_size()
+        if n <= first:  # Bounds would decide nothing: all actions are in the first batch.
+            choice, scored = choose(score(np.arange(n)), self.tie_tolerance), n
+        else:
+            upper = estimate.value + self._largest_bonus(beta, estimate)
+            choice, scored = choose_pruned(estimate.value, upper, score, self.tie_tolerance, first)
+        played = choice.action
+        image = next(image[index.index(played)] for index, image in seen if played in index)
+        return choice, scored, Selected(estimate.actions[played].copy(), image.copy())
+
+    def _batch_size(self) -> int:
+        """How many actions are scored in the first batch: as many as are cheap, and at least two."""
+        return max(2, _CHEAP // (self._curvature.image_cost + 1))
+
+    def _image_of(self, action: Array) -> Array | None:
+        selected = self._selected
+        known = selected is not None and selected.action.tobytes() == action.tobytes()
+        return selected.image if known and selected is not None else None
+
+
+def policy_class(compiled: bool) -> type[OptimisticPolicy]:
+    """The form that plays in NumPy or, if asked for, the one that plays in numba's kernels.
+
+    Raises
+    ------
+    ImportError
+        If numba is asked for and not installed.
+    """
+    if not compiled:
+        return OptimisticPolicy
+    from mlogb_core.compiled import CompiledPolicy  # Imported only here, since numba is optional.
+
+    return CompiledPolicy

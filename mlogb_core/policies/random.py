@@ -1,0 +1,57 @@
+"""Uniformly random play."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mlogb_core._ownership import Owned
+from mlogb_core._state import as_generator, generator_from, generator_state
+
+
+class RandomPolicy(Owned):
+    """Uniformly random play, the reference line that has learned nothing.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The stream that it draws from.
+
+    Raises
+    ------
+    ValueError
+        If `rng` is something else.
+    """
+
+    margin = np.inf
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = as_generator(rng)
+
+    def select(self, actions: ArrayLike) -> int:
+        """Index of a uniformly random action of an (n, d) set, n >= 1."""
+        n_actions = len(np.atleast_1d(np.asarray(actions)))
+        if n_actions < 1:
+            raise ValueError("actions must have shape (n, d) with n >= 1, got n = 0")
+        return int(self.rng.integers(n_actions))
+
+    def update(self, action: ArrayLike, outcome: int) -> None:
+        """Learn nothing."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the stream, as JSON."""
+        return {"rng": generator_state(self.rng)}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Rebuild the policy from `state_dict`, for any of NumPy's bit generators.
+
+        Raises
+        ------
+        ValueError
+            If the entry is missing, or is not the state of such a generator.
+        """
+        return cls(generator_from(state))

@@ -1,0 +1,79 @@
+"""What is observed along a trial, against the same games played round by round with nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from compendium.experiments.coverage import distances
+from compendium.experiments.problems import Digits, Synthetic
+from compendium.experiments.setting import Setting
+from compendium.experiments.spectra import track_sketch
+from mlogb_core.link import jacobian, outcome_probabilities
+from mlogb_core.simulation import trial_streams
+
+SETTING = Setting(
+    name="small", problem=Synthetic(dimension=5, rewards=(0.5, 1.0), parameter_norm=2.0), sketch_size=4,
+    regularization=0.5, step_size=1.0, norm_bound=2.0, radius={"kind": "ridge", "scale": 0.05},
+)  # fmt: skip
+
+
+def rounds(trial, n_rounds):
+    """EOFD-MLogB round by round: the policy before the round, the truth, the action set, what is played."""
+    streams = trial_streams(3, "observed", trial)
+    environment = SETTING.problem.environment()
+    policy = SETTING.policy("eofd", environment, streams.policy)
+    instance = environment.instance(streams.instance)
+    for _ in range(n_rounds):
+        candidates = instance.actions(streams.actions)
+        chosen = policy.select(candidates.features)
+        yield policy, instance.parameter, candidates, chosen
+        policy.update(candidates.features[chosen], candidates.outcome(chosen, streams.outcomes.random()))
+
+
+@pytest.mark.parametrize("n_rounds", [1, 30])
+def test_distances_are_those_before_every_round_and_at_the_end(n_rounds):
+    """In some game of one round the largest is the first, and in some of 30 one in between."""
+    expected = []
+    for trial in range(3):
+        ratios, regret = [], 0.0
+        for policy, truth, candidates, chosen in rounds(trial, n_rounds + 1):  # without the last round
+            error = (policy.parameter - truth).ravel()
+            ratios.append(error @ policy.curvature.dense() @ error / policy.beta)
+            if len(ratios) <= n_rounds:
+                values = candidates.probabilities[:, 1:] @ SETTING.problem.environment().rewards
+                regret += values.max() - values[chosen]
+        expected.append({"trial": trial, "largest": max(ratios), "last": ratios[-1], "regret": regret})
+    found = distances(SETTING, n_rounds, 3, seed=3, experiment="observed")
+    pd.testing.assert_frame_equal(found, pd.DataFrame(expected), rtol=1e-14)
+    assert (found["largest"] > found["last"]).any()
+
+
+def test_no_radius_covers_a_truth_that_is_not_the_estimate():
+    zero = SETTING.model_copy(update={"radius": {"kind": "constant", "beta": 0.0}})
+    assert np.isinf(distances(zero, 3, 1, seed=3, experiment="observed")["largest"]).all()
+
+
+def test_distances_need_a_truth():
+    with pytest.raises(ValueError, match="so the problem synthetic, got Digits"):
+        distances(SETTING.model_copy(update={"problem": Digits()}), 3, 1, seed=3, experiment="observed")
+
+
+def test_the_tracked_spectrum_is_that_of_the_accumulated_hessian():
+    hessian, rhos, largest, x = np.zeros((10, 10)), [], [], None
+    for policy, _, candidates, chosen in rounds(0, 41):
+        if x is not None:  # the Hessian of a round is taken at the parameter that was learned in it
+            hessian += np.kron(jacobian(outcome_probabilities(policy.parameter @ x)), np.outer(x, x))
+            rhos.append(policy.curvature.shrinkage)
+            largest.append(np.linalg.eigvalsh(hessian)[-1])
+        x = candidates.features[chosen]
+    table, spectrum = track_sketch(SETTING, 40, seed=3, experiment="observed", checkpoints=[5, 20])
+    assert table["round"].tolist() == [5, 20, 40]
+    assert table["rho"].tolist() == [rhos[t - 1] for t in (5, 20, 40)]
+    np.testing.assert_allclose(table["largest"], [largest[t - 1] for t in (5, 20, 40)], rtol=1e-12)
+    np.testing.assert_allclose(spectrum, np.linalg.eigvalsh(hessian)[::-1], atol=1e-12)
+    assert (table["rho"] <= table["bound"] * (1 + 1e-9)).all()
+    assert (table["bound"] <= table["printed bound"] * (1 + 1e-9)).all()
+    np.testing.assert_allclose(table["factor"], 1 + table["rho"] / 0.5, rtol=1e-12)
+    assert table["rho"].iloc[-1] > 0

@@ -1,0 +1,159 @@
+"""The registry of policies: complete entries, own parameters that arrive, memory as a policy holds it."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from compendium.experiments import trials
+from compendium.experiments.policies import COMPARISON, FORMS, POLICIES, Buffered, Entry
+from compendium.experiments.problems import Synthetic
+from compendium.experiments.setting import Setting
+from compendium.experiments.trials import TrialSpec
+from mlogb_core.policies import ThompsonPolicy
+from mlogb_core.simulation import run_trial, trial_streams
+
+SETTING = Setting(
+    name="small", problem=Synthetic(dimension=40, rewards=(0.5, 1.0), parameter_norm=2.0), sketch_size=8,
+    regularization=0.5, step_size=1.0, norm_bound=2.0, radius={"kind": "ridge", "scale": 0.05},
+)  # fmt: skip
+
+
+def changed(**fields):
+    """The setting with other fields, checked."""
+    return Setting.model_validate(SETTING.model_dump() | fields)
+
+
+def played(name, n_rounds, **parameters):
+    """A policy that has played some rounds, and the setting that it was made from."""
+    setting = changed(policies=(name,), parameters={name: parameters})
+    environment, streams = setting.problem.environment(), trial_streams(0, "registry", 0)
+    policy = setting.policy(name, environment, streams.policy)
+    run_trial(environment, {name: policy}, n_rounds, streams)
+    return policy, setting
+
+
+@pytest.mark.parametrize("part", [field.name for field in fields(Entry) if field.name != "parameters"])
+def test_an_entry_without_a_part_is_refused(part):
+    given = {field.name: getattr(POLICIES["eofd"], field.name) for field in fields(Entry)}
+    del given[part]
+    with pytest.raises(TypeError, match=part):
+        Entry(**given)
+
+
+def test_comparisons_are_of_policies_in_the_registry():
+    assert {*COMPARISON, *FORMS} <= set(POLICIES)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_memory_of_an_entry_is_about_what_a_policy_holds(name):
+    """Counted in a copy that is written out; the forms as printed work on several matrices besides."""
+    policy, setting = played(name, 12)
+    parameter = 8 * 2 * 40
+    held = len(pickle.dumps(policy, protocol=5)) - 3 * parameter
+    if POLICIES[name].memory(2, 40, 8) == 0:
+        assert held < 12 * parameter
+    else:
+        assert 0.7 * held <= setting.matrix_bytes <= 6 * held
+
+
+def test_memory_is_added_up():
+    both = changed(policies=("eofd", "oful", "random")).matrix_bytes
+    assert both == 8 * (80 * (8 + 4) + 80**2)
+    assert changed(policies=("eofd",), parameters={"eofd": {"buffer": 3}}).matrix_bytes == 8 * 80 * (8 + 8)
+
+
+@pytest.mark.parametrize("name", [n for n, e in POLICIES.items() if "buffer" in e.parameters.model_fields])
+def test_a_buffer_arrives_where_it_is_asked_for(name):
+    assert played(name, 1)[0].curvature.buffer == 1
+    assert played(name, 1, buffer=3)[0].curvature.buffer == 3
+
+
+def test_the_defaults_are_those_of_the_entry(monkeypatch):
+    class Lazy(Buffered):
+        buffer: int = 2
+
+    monkeypatch.setitem(POLICIES, "eofd", replace(POLICIES["eofd"], parameters=Lazy))
+    assert played("eofd", 1)[0].curvature.buffer == 2
+    assert changed(policies=("eofd",)).matrix_bytes == 8 * 80 * (8 + 6)
+
+
+def test_parameters_are_those_of_one_policy():
+    environment = SETTING.problem.environment()
+    built = changed(parameters={"eofd": {"buffer": 3}}).build(environment, lambda _: np.random.default_rng(0))
+    assert (built["eofd"].curvature.buffer, built["greedy"].curvature.buffer) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"eofd": {"buffr": 3}}, "parameters['eofd']['buffr']: Extra inputs are not permitted, got 3; own"),
+        ({"eofd": {"buffer": 0}}, "parameters['eofd']['buffer']: Input should be greater than 0, got 0"),
+        ({"eofd": {"buffer": "x"}}, "parameters['eofd']['buffer']: Input should be a valid integer"),
+        ({"oful": {"buffer": 2}}, "own parameters of 'oful': none"),
+        ({"eofd-compiled": {"buffer": 2}}, "policies that play, ('eofd', 'oful', 'first-order', 'greedy'"),
+        ({"ucb": {}}, "got 'ucb'"),
+        ({"eofd": 3}, "parameters.eofd"),
+    ],
+)
+def test_parameters_are_checked(parameters, message):
+    with pytest.raises(ValidationError, match=re.escape(message)):
+        changed(parameters=parameters)
+    copy = SETTING.model_copy(update={"parameters": parameters})  # which checks nothing itself
+    with pytest.raises(ValidationError, match="parameters"):
+        TrialSpec(experiment="tests", setting=copy, n_rounds=3, seed=7, trial=0)
+
+
+def test_settings_without_own_parameters_have_the_identity_that_they_had(monkeypatch):
+    """Stored trials and the records of runs name settings by it."""
+    monkeypatch.setattr(trials, "library_digest", lambda: "0" * 64)
+    spec = TrialSpec(experiment="tests", setting=SETTING, n_rounds=3, seed=7, trial=0)
+    assert set(spec.identity()["setting"]) == set(Setting.model_fields) - {"parameters"}
+    assert spec.key == "cdbd46b526566af13e72e517"
+    other = spec.model_copy(update={"setting": changed(parameters={"eofd": {"buffer": 3}})})
+    assert other.identity()["setting"]["parameters"] == {"eofd": {"buffer": 3}}
+    assert TrialSpec.model_validate_json(other.model_dump_json()) == other
+
+
+def test_the_two_rivals_are_what_they_are_called():
+    robust, sampled = played("robust-eofd", 30)[0], played("thompson", 30)[0]
+    assert robust.curvature.ridge == 0.5 + robust.curvature.shrinkage / 2 > 0.5
+    assert isinstance(sampled, ThompsonPolicy)
+    assert sampled.curvature.sketch_size == robust.curvature.sketch_size == 8
+    setting = changed(policies=("eofd", "robust-eofd", "thompson"))
+    frame = TrialSpec(experiment="tests", setting=setting, n_rounds=40, seed=7, trial=0).compute()
+    assert frame.groupby("policy", observed=True)["action"].agg(tuple).nunique() == 3
+    assert set(frame.attrs["final"]) == {"eofd", "robust-eofd", "thompson"}
+
+
+def test_the_rivals_play_in_the_standard_profile_of_the_synthetic_experiment_alone():
+    """The paper's profile is what the paper compares."""
+    manifest = yaml.safe_load((Path(__file__).resolve().parents[2] / "experiments.yml").read_text())
+    having = [
+        (name, profile)
+        for name, experiment in manifest["experiments"].items()
+        for profile, parameters in experiment["profiles"].items()
+        if "rivals" in parameters
+    ]
+    assert having == [("synthetic", "standard")]
+    rivals = manifest["experiments"]["synthetic"]["profiles"]["standard"]["rivals"]
+    assert rivals == manifest["limits"]["rivals"]["items"]["enum"] == ["robust-eofd", "thompson"]
+    assert changed(policies=(*COMPARISON, *rivals)).policies[-2:] == ("robust-eofd", "thompson")
+
+
+def test_the_random_stream_is_that_of_the_name(monkeypatch):
+    """Two policies of one constructor draw from different streams."""
+    monkeypatch.setitem(POLICIES, "another", replace(POLICIES["random"]))
+    setting = changed(policies=("random", "another"))
+    environment, streams = setting.problem.environment(), trial_streams(0, "registry", 0)
+    trial = run_trial(environment, setting.build(environment, streams.policy), 30, streams)
+    assert (trial.action[:, 0] != trial.action[:, 1]).any()
+    drawn = [policy.rng.bit_generator.state for policy in setting.build(environment, streams.policy).values()]
+    assert drawn == [streams.policy(name).bit_generator.state for name in setting.policies]
