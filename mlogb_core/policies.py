@@ -53,7 +53,7 @@ class Policy(Protocol):
         """Learn from the outcome of any action, selected or not."""
 
 
-class _Estimate(NamedTuple):
+class Estimate(NamedTuple):
     """Scores without the bonus, and what the bonus depends on besides A(x), for a set of actions."""
 
     actions: Array  # (n, d)
@@ -62,7 +62,7 @@ class _Estimate(NamedTuple):
     slopes: Array  # (n, K): the Jacobian times the rewards; not used for K = 1, where the score is the logit
 
 
-class _Selected(NamedTuple):
+class Selected(NamedTuple):
     """The selected action and its image under the curvature, for the update that follows."""
 
     action: Array
@@ -155,7 +155,7 @@ class OptimisticPolicy(Owned):
         self.margin = np.inf
         self.smallest_margin = np.inf
         self.evaluated = 0
-        self._selected: _Selected | None = None
+        self._selected: Selected | None = None
         self._logit_movement = 0.0
         self._hessian_movement = 0.0
 
@@ -372,7 +372,7 @@ class OptimisticPolicy(Owned):
             expected = policy.curvature.images(action[None])[0].shape
             if image.shape != expected:
                 raise ValueError(f"selected.image must have shape {expected}, got {image.shape}")
-            policy._selected = _Selected(action.copy(), image.copy())
+            policy._selected = Selected(action.copy(), image.copy())
         return policy
 
     @classmethod
@@ -389,14 +389,14 @@ class OptimisticPolicy(Owned):
             )
         return maker
 
-    def _estimate(self, actions: Array, squares: Array) -> _Estimate:
+    def _estimate(self, actions: Array, squares: Array) -> Estimate:
         """Scores without the bonus, and what the bonus depends on besides A(x)."""
         logits = np.dot(actions, self.parameter.T)
         if self.curvature.n_outcomes == 1:
-            return _Estimate(actions, squares, logits[:, 0], logits)
+            return Estimate(actions, squares, logits[:, 0], logits)
         probabilities = outcome_probabilities(logits)
         slopes = jacobian(probabilities) @ self.rewards
-        return _Estimate(actions, squares, expected_reward(probabilities, self.rewards), slopes)
+        return Estimate(actions, squares, expected_reward(probabilities, self.rewards), slopes)
 
     def _bonus(self, beta: float, slopes: Array, blocks: Array) -> Array:
         """The optimistic bonus from the (n, K, K) blocks A(x)."""
@@ -406,7 +406,7 @@ class OptimisticPolicy(Owned):
         second = np.linalg.eigvalsh(blocks)[:, -1]
         return np.asarray(np.sqrt(beta * np.maximum(first, 0.0)) + 0.5 * self.rewards.sum() * beta * second)
 
-    def _largest_bonus(self, beta: float, estimate: _Estimate) -> Array:
+    def _largest_bonus(self, beta: float, estimate: Estimate) -> Array:
         r"""The bonus for :math:`A(x) = \|x\|^2 I / \lambda`, which bounds that of every curvature."""
         squares = estimate.squares * (beta / self.curvature.regularization)
         if self.curvature.n_outcomes == 1:
@@ -414,7 +414,7 @@ class OptimisticPolicy(Owned):
         first = np.sqrt(squares * np.vecdot(estimate.slopes, estimate.slopes))
         return np.asarray(first + 0.5 * self.rewards.sum() * squares)
 
-    def _best(self, estimate: _Estimate) -> tuple[Choice, int, _Selected | None]:
+    def _best(self, estimate: Estimate) -> tuple[Choice, int, Selected | None]:
         """The choice among all actions, how many were scored, and what is known of the chosen one."""
         beta = self.beta
         if beta == 0.0:
@@ -436,7 +436,7 @@ class OptimisticPolicy(Owned):
             choice, scored = choose_pruned(estimate.value, upper, score, self.tie_tolerance, first)
         played = choice.action
         image = next(image[index.index(played)] for index, image in seen if played in index)
-        return choice, scored, _Selected(estimate.actions[played].copy(), image.copy())
+        return choice, scored, Selected(estimate.actions[played].copy(), image.copy())
 
     def _batch_size(self) -> int:
         """How many actions are scored at first: two, or as many as take no time."""
