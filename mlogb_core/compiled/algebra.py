@@ -130,3 +130,30 @@ def backward(upper: Array, vector: Array) -> None:
     while j > 0:
         j -= 1
         vector[j] = (vector[j] - dot(upper[j, j + 1 :], vector[j + 1 :])) / upper[j, j]
+
+
+@kernel
+def eliminate(matrix: Array, right: Array) -> None:
+    """Gaussian elimination with row pivots, in place: the solution replaces the right side.
+
+    For K from 2 to 8 `numpy.linalg.solve` in a kernel takes 3 to 4 times as long.
+    """
+    K = right.size
+    for j in range(K):
+        pivot = j
+        for i in range(j + 1, K):
+            if abs(matrix[i, j]) > abs(matrix[pivot, j]):
+                pivot = i
+        if pivot != j:
+            for k in range(K):
+                matrix[j, k], matrix[pivot, k] = matrix[pivot, k], matrix[j, k]
+            right[j], right[pivot] = right[pivot], right[j]
+        for i in range(j + 1, K):
+            ratio = matrix[i, j] / matrix[j, j]
+            for k in range(j, K):
+                matrix[i, k] -= ratio * matrix[j, k]
+            right[i] -= ratio * right[j]
+    for j in range(K - 1, -1, -1):
+        for k in range(j + 1, K):
+            right[j] -= matrix[j, k] * right[k]
+        right[j] /= matrix[j, j]

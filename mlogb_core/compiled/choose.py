@@ -18,8 +18,8 @@ from mlogb_core.compiled.arguments import (
     Bonus,
     Candidates,
     Indices,
+    Numbers,
     Search,
-    Selection,
 )
 from mlogb_core.compiled.dense import inverse_blocks
 from mlogb_core.compiled.kernel import kernel
@@ -29,19 +29,16 @@ from mlogb_core.compiled.vectors import BLOCK, add_products, add_products_twice,
 @kernel
 def start_search(candidates: Candidates, bonus: Bonus) -> Search:
     """Upper bounds of the scores, by the bonus of A(x) = |x|^2 I / lambda; no score is known yet."""
-    n, K = candidates.slopes.shape
+    _, squares, value, slopes = candidates
+    n, K = slopes.shape
     upper, checksum = np.empty(n), 0.0
     for a in range(n):
-        square, slopes, value = (
-            candidates.squares[a] / bonus.regularization,
-            candidates.slopes[a],
-            candidates.value[a],
-        )
-        largest = math.sqrt(bonus.beta * square * dot(slopes, slopes))
+        square = squares[a] / bonus.regularization
+        largest = math.sqrt(bonus.beta * square * dot(slopes[a], slopes[a]))
         if K > 1:
             largest += bonus.half_sum * bonus.beta * square
-        upper[a] = value + largest
-        upper[a] += bonus.slack * (abs(value) + abs(upper[a]))
+        upper[a] = value[a] + largest
+        upper[a] += bonus.slack * (abs(value[a]) + abs(upper[a]))
         checksum += upper[a]
     order = np.argsort(-upper, kind="mergesort")
     return Search(upper, order, np.zeros(n), np.zeros(n, dtype=np.bool_), math.isfinite(checksum))
@@ -50,7 +47,8 @@ def start_search(candidates: Candidates, bonus: Bonus) -> Search:
 @kernel
 def next_batch(candidates: Candidates, search: Search, tie_tolerance: float, limit: int) -> Batch:
     """At most `limit` actions to score next, in increasing order, and the choice if there are none."""
-    value, scores, known = candidates.value, search.scores, search.known
+    value = candidates.value
+    upper, order, scores, known, _ = search
     n = value.size
     best, scale, count = -np.inf, 0.0, 0
     for a in range(n):
@@ -73,10 +71,10 @@ def next_batch(candidates: Candidates, search: Search, tie_tolerance: float, lim
     index, size = np.empty(min(limit, n - count), dtype=np.intp), 0
     reach = best - scale * (tie_tolerance + margin)
     if count < n:
-        for a in search.order:
+        for a in order:
             if size == index.size:
                 break
-            if not known[a] and (count == 0 or search.upper[a] >= reach or -value[a] > scale):
+            if not known[a] and (count == 0 or upper[a] >= reach or -value[a] > scale):
                 index[size] = a
                 size += 1
     index = index[:size]
@@ -87,16 +85,16 @@ def next_batch(candidates: Candidates, search: Search, tie_tolerance: float, lim
 @kernel
 def score(candidates: Candidates, search: Search, bonus: Bonus, index: Indices, blocks: Array) -> None:
     """Enter the scores of some actions from their K x K blocks A(x)."""
-    K = candidates.slopes.shape[1]
+    _, _, value, slopes = candidates
+    scores, known, K = search.scores, search.known, slopes.shape[1]
     for c in range(index.size):
-        a, block = index[c], blocks[c]
-        slopes, square = candidates.slopes[a], 0.0
+        a, block, square = index[c], blocks[c], 0.0
         for i in range(K):
-            square += slopes[i] * dot(block[i], slopes)
-        search.scores[a] = candidates.value[a] + math.sqrt(bonus.beta * max(square, 0.0))
+            square += slopes[a, i] * dot(block[i], slopes[a])
+        scores[a] = value[a] + math.sqrt(bonus.beta * max(square, 0.0))
         if K > 1:
-            search.scores[a] += bonus.half_sum * bonus.beta * largest_eigenvalue(block)
-        search.known[a] = True
+            scores[a] += bonus.half_sum * bonus.beta * largest_eigenvalue(block)
+        known[a] = True
 
 
 @kernel
@@ -106,35 +104,45 @@ def largest_eigenvalue(block: Array) -> float:
 
 
 @kernel
-def choose_by_sketch(candidates: Candidates, bonus: Bonus, rows: Array, ridge: Array) -> Selection:
-    """The choice over the rows and the ridge factor of a `Sketch`; `NO_ACTION` if a bound overflows."""
-    n, K = candidates.slopes.shape
+def choose_by_sketch(
+    actions: Array, squares: Array, value: Array, slopes: Array, rows: Array, ridge: Array, numbers: Numbers
+) -> tuple[int, float, int, Array]:
+    """The choice among `Candidates` over a `Sketch`, with the numbers of a `Bonus`.
+
+    Returns the action, or `NO_ACTION` if a bound overflows; its margin; how many actions were scored; and the
+    image of the chosen one.
+    """
+    bonus = Bonus(*numbers)
+    candidates, (n, K) = Candidates(actions, squares, value, slopes), slopes.shape
     search, images = start_search(candidates, bonus), np.zeros((n, K, ridge.shape[0]))
     limit, action, margin = 2, NO_ACTION, np.inf
     while search.finite:
         index, action, margin = next_batch(candidates, search, bonus.tie_tolerance, limit)
         if index.size == 0:
             break
-        blocks = sketch_blocks(candidates.actions, index, rows, ridge, bonus.regularization, images)
+        blocks = sketch_blocks(actions, index, rows, ridge, bonus.regularization, images)
         score(candidates, search, bonus, index, blocks)
         limit *= 2
-    return Selection(action, margin, search.known.sum(), images[max(action, 0)].copy())
+    return action, margin, search.known.sum(), images[max(action, 0)].copy()
 
 
 @kernel
-def choose_by_inverse(candidates: Candidates, bonus: Bonus, inverse: Array) -> Selection:
+def choose_by_inverse(
+    actions: Array, squares: Array, value: Array, slopes: Array, inverse: Array, numbers: Numbers
+) -> tuple[int, float, int, Array]:
     """As `choose_by_sketch`, over the lower triangle of the full matrix' inverse."""
-    n, K = candidates.slopes.shape
+    bonus = Bonus(*numbers)
+    candidates, (n, K) = Candidates(actions, squares, value, slopes), slopes.shape
     search, images = start_search(candidates, bonus), np.empty((n, K, inverse.shape[0]))
     limit, action, margin = 2, NO_ACTION, np.inf
     while search.finite:
         index, action, margin = next_batch(candidates, search, bonus.tie_tolerance, limit)
         if index.size == 0:
             break
-        blocks = inverse_blocks(candidates.actions, index, inverse, images)
+        blocks = inverse_blocks(actions, index, inverse, images)
         score(candidates, search, bonus, index, blocks)
         limit *= 2
-    return Selection(action, margin, search.known.sum(), images[max(action, 0)].copy())
+    return action, margin, search.known.sum(), images[max(action, 0)].copy()
 
 
 @kernel

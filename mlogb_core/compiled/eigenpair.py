@@ -23,18 +23,19 @@ from scipy.linalg.lapack import dpotrf
 
 from mlogb_core._validation import Array
 from mlogb_core.compiled.algebra import backward, cholesky, forward
-from mlogb_core.compiled.arguments import Eigenpair
 from mlogb_core.compiled.kernel import kernel
 from mlogb_core.compiled.vectors import add_products, add_rows, axpy, dot
 
 #: Order from which on LAPACK's Cholesky factor, by blocks, takes less time than a kernel's.
 BLOCKED = 128
+#: An eigenvalue, its unit vector, and whether it has been shown to be the smallest one.
+Pair = tuple[float, Array, bool]
 _ROUGHLY = 3e-3  # how well a root is known where the next shift is taken
 _STEPS = 24  # of Lanczos' method
 _EPS = float(np.finfo(np.float64).eps)
 
 
-def smallest_eigenpair(matrix: Array) -> Eigenpair:
+def smallest_eigenpair(matrix: Array) -> Pair:
     """Smallest eigenvalue and unit eigenvector of a positive semidefinite matrix, if they are certain."""
     if len(matrix) < BLOCKED:
         return _smallest_by_kernel(matrix)
@@ -46,28 +47,28 @@ def smallest_eigenpair(matrix: Array) -> Eigenpair:
         if info != 0:
             break
         root, pair = _secular_root(factor.T, matrix, shift, enough)
-        if pair.certain:
+        if pair[2]:
             return pair
         shift += root
-    return Eigenpair(0.0, matrix[0], False)
+    return 0.0, matrix[0], False
 
 
 @kernel
-def _smallest_by_kernel(matrix: Array) -> Eigenpair:
+def _smallest_by_kernel(matrix: Array) -> Pair:
     n, shift = matrix.shape[0] - 1, 0.0
     for enough in (_ROUGHLY, 0.0):
         upper, definite = cholesky(matrix, n, shift)
         if not definite:
             break
         root, pair = _secular_root(upper, matrix, shift, enough)
-        if pair.certain:
+        if pair[2]:
             return pair
         shift += root
-    return Eigenpair(0.0, matrix[0], False)
+    return 0.0, matrix[0], False
 
 
 @kernel
-def _secular_root(upper: Array, matrix: Array, shift: float, enough: float) -> tuple[float, Eigenpair]:
+def _secular_root(upper: Array, matrix: Array, shift: float, enough: float) -> tuple[float, Pair]:
     """The root of the model at a shift, of which `upper` is the Cholesky factor of the leading block.
 
     Lanczos' vectors are added until the root changes by no more than the share `enough` of itself, which
@@ -84,7 +85,7 @@ def _secular_root(upper: Array, matrix: Array, shift: float, enough: float) -> t
     diagonal, off_diagonal, overlap = np.empty(_STEPS), np.empty(_STEPS), np.empty(_STEPS)
     root = 0.0
     if not square > 0.0:
-        return root, Eigenpair(0.0, vector, False)
+        return root, (0.0, vector, False)
     vectors[0] = right / math.sqrt(square)
     for j in range(_STEPS):
         new = vectors[j + 1]
@@ -113,11 +114,11 @@ def _secular_root(upper: Array, matrix: Array, shift: float, enough: float) -> t
             value, residual = _rayleigh(matrix, vector)
             # A leading block that is singular to roundoff may have a root at 0 and a vector of another pair.
             certain = residual <= 8.0 * _EPS * scale and value - shift <= 8.0 * _EPS * scale
-            return root, Eigenpair(value, vector, certain)
+            return root, (value, vector, certain)
         if j > 0 and abs(root - old) < enough * abs(root):  # a root can stand still before its vector
             break
         new /= off_diagonal[j]
-    return root, Eigenpair(0.0, vector, False)
+    return root, (0.0, vector, False)
 
 
 @kernel

@@ -97,25 +97,23 @@ class CompiledPolicy(OptimisticPolicy):
         beta = self.beta
         if beta == 0.0:
             return super()._best(estimate)
-        curvature, candidates = self.curvature, Candidates(*estimate)
-        lam, slack = curvature.regularization, _thresholds.SLACK
-        bonus = Bonus(beta, self._half_sum, lam, self.tie_tolerance, slack)
+        curvature = self.curvature
+        numbers = beta, self._half_sum, curvature.regularization, self.tie_tolerance, _thresholds.SLACK
         if isinstance(curvature, DenseCurvature):
-            selection = choose_by_inverse(candidates, bonus, curvature.inverse)
+            selection = choose_by_inverse(*estimate, curvature.inverse, numbers)
         elif self._is_wide():
-            return self._best_by_blas(estimate, candidates, bonus)
+            return self._best_by_blas(estimate, Bonus(*numbers))
         else:
-            selection = choose_by_sketch(candidates, bonus, curvature._rows, self._ridge())
+            selection = choose_by_sketch(*estimate, curvature._rows, self._ridge(), numbers)
         action, margin, scored, image = selection
         if action == NO_ACTION:
             return super()._best(estimate)  # which tells overflow from a large sum
         return Choice(action, margin), scored, Selected(estimate.actions[action].copy(), image)
 
-    def _best_by_blas(
-        self, estimate: Estimate, candidates: Candidates, bonus: Bonus
-    ) -> tuple[Choice, int, Selected | None]:
+    def _best_by_blas(self, estimate: Estimate, bonus: Bonus) -> tuple[Choice, int, Selected | None]:
         """As `choose_by_sketch`, with the products left to BLAS."""
-        sketch, search, limit = self.curvature, start_search(candidates, bonus), 2
+        sketch, candidates, limit = self.curvature, Candidates(*estimate), 2
+        search = start_search(candidates, bonus)
         if not search.finite:
             return super()._best(estimate)
         images = np.empty((*candidates.slopes.shape, sketch.rank))
@@ -139,52 +137,57 @@ class CompiledPolicy(OptimisticPolicy):
 
     def _ridge(self) -> Array:
         """The transposed Cholesky factor, whose rows are contiguous."""
-        sketch, rank = self.curvature, self.curvature.rank
-        if sketch._ridge is None and 0 < rank < BLOCKED:
-            upper, definite = algebra.cholesky(sketch.core, rank, -sketch.regularization)
-            if definite:  # else LAPACK has the last word, and the message
-                sketch._ridge = upper.T
-        return sketch._ridge_factor().T if rank else np.empty((0, 0))
+        sketch = self.curvature
+        if sketch._ridge is None:
+            rank = len(sketch.core)
+            if rank == 0:
+                return np.empty((0, 0))
+            if rank < BLOCKED:
+                upper, definite = algebra.cholesky(sketch.core, rank, -sketch.regularization)
+                if definite:  # else LAPACK has the last word, and the message
+                    sketch._ridge = upper.T
+        ridge: Array = sketch._ridge_factor().T if sketch._ridge is None else sketch._ridge.T
+        return ridge
 
     def _learn(self, action: Array, outcome: int) -> tuple[Array, tuple[float, float]]:
         action, image = _writable(action), self._image_of(action)
-        played = Played(action, self.curvature.images(action[None])[0] if image is None else image, outcome)
+        if image is None:
+            image = self.curvature.images(action[None])[0]
+        played = action, image, outcome
         if isinstance(self.curvature, DenseCurvature):
-            parameter, multiplier = self._step_by_inverse(played)
+            parameter, multiplier = self._step_by_inverse(Played(*played))
         else:
-            _, parameter, multiplier, core, largest = self._step(played)
+            _, parameter, multiplier, core, largest = self._step(*played)
         moved = 0.0, 0.0
         if self.radius.needs_movement:
             moved = movement(self.parameter, parameter, action, outcome, self.step_size, multiplier)
         if isinstance(self.curvature, DenseCurvature):
-            self._change_inverse(parameter, played)
+            self._change_inverse(parameter, Played(*played))
         else:
             self._add(core, largest)
         return parameter, moved
 
-    def _step(self, played: Played) -> Step:
+    def _step(self, action: Array, image: Array, outcome: int) -> Step:
         """The projected step and the core of the joint basis that follows."""
         sketch, wide, parameter = self.curvature, self._is_wide(), self.parameter
-        view = Sketch(sketch._rows, sketch.core, self._ridge())
-        lam, thresholds = (
+        view = sketch._rows, sketch.core, self._ridge()
+        numbers = (
+            self.step_size,
             sketch.regularization,
-            (
-                _thresholds.ROUNDOFF,
-                _thresholds.SMALLEST_SQUARE,
-                _thresholds.WELL_OUTSIDE,
-                _thresholds.OVERLAP,
-            ),
+            self.norm_bound,
+            _thresholds.ROUNDOFF,
+            _thresholds.SMALLEST_SQUARE,
+            _thresholds.WELL_OUTSIDE,
+            _thresholds.OVERLAP,
         )
-        settings = Settings(self.step_size, lam, self.norm_bound, *thresholds)
-        taken = None if wide else step(view, parameter, played, settings)
+        taken = None if wide else step(*view, parameter, action, image, outcome, numbers)
         if taken is None or taken.state in (WITHOUT_FRAME, NOT_PROJECTED):
-            split = sketch._split if wide else sketch._split_carefully
-            inside, fresh, outside = split(played.action, played.image)
-            view.rows[sketch.rank : sketch.rank + len(fresh)] = fresh
-            frame = Frame(inside, np.ascontiguousarray(outside))
-            taken = step_in_frame(view, frame, parameter, played, settings)
+            inside, fresh, outside = (sketch._split if wide else sketch._split_carefully)(action, image)
+            sketch._rows[sketch.rank : sketch.rank + len(fresh)] = fresh
+            given = Sketch(*view), Frame(inside, np.ascontiguousarray(outside))
+            taken = step_in_frame(*given, parameter, Played(action, image, outcome), Settings(*numbers))
             if taken.state == NOT_PROJECTED:
-                taken = self._projected(view, frame, taken, played.action)
+                taken = self._projected(*given, taken, action)
         if taken.state == OVERFLOW:
             raise ArithmeticError("the step overflows")
         return taken
@@ -290,7 +293,7 @@ def compile_kernels() -> None:
             policy.update(np.zeros(_TINY), 0)  # the frame is not left to the kernel
     # And what so small a problem never needs.
     estimate = policy._estimate(identity, np.ones(_TINY))
-    policy._best_by_blas(estimate, Candidates(*estimate), Bonus(0.1, 0.5, 1.0, 0.0, 0.0))
+    policy._best_by_blas(estimate, Bonus(0.1, 0.5, 1.0, 0.0, 0.0))
     movement(policy.parameter, policy.parameter, identity[0], 0, 1.0, 0.0)
     sketch = policy.curvature
     view = Sketch(sketch._rows, sketch.core, policy._ridge())

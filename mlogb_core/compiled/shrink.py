@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from mlogb_core._validation import Array
@@ -20,7 +22,7 @@ def shrink(
     :math:`V = C Y - \tfrac12 M Y^\top C Y`, symmetric to the bit.
     """
     k, n = removed.shape
-    orthogonal, inverse = _polar(removed[:, kept:].T.copy())
+    orthogonal, inverse = _polar(removed[:, kept:])
     removed[:, kept:] += orthogonal.T
     scaled, image, inner = np.zeros((k, n)), np.zeros((k, n)), np.empty((k, k))
     for c in range(k):
@@ -43,15 +45,58 @@ def shrink(
 
 
 @kernel
-def _polar(matrix: Array) -> tuple[Array, Array]:
-    """See `_linalg.polar`."""
-    k = matrix.shape[0]
+def _polar(columns: Array) -> tuple[Array, Array]:
+    """See `_linalg.polar`; the matrix is given by its columns.
+
+    By Jacobi's rotations of the columns, whose lengths become the singular values: for K from 2 to 8 this
+    takes a third to two thirds of the time of `numpy.linalg.svd`. The factors are as accurate with small
+    singular values as with large ones, as long as products of squares do not underflow.
+    """
+    k = columns.shape[0]
+    orthogonal, inverse = np.zeros((k, k)), np.zeros((k, k))
     if k == 1:
-        sign = -1.0 if matrix[0, 0] < 0.0 else 1.0
-        return np.full((1, 1), sign), np.full((1, 1), 1.0 / (1.0 + abs(matrix[0, 0])))
-    left, singular, right = np.linalg.svd(matrix)
+        orthogonal[0, 0] = -1.0 if columns[0, 0] < 0.0 else 1.0
+        inverse[0, 0] = 1.0 / (1.0 + abs(columns[0, 0]))
+        return orthogonal, inverse
+    W, V = columns.copy(), np.eye(k)
+    for _ in range(40):
+        largest = 0.0
+        for p in range(k - 1):
+            for q in range(p + 1, k):
+                a, b, g = dot(W[p], W[p]), dot(W[q], W[q]), dot(W[p], W[q])
+                if not g * g > 1e-32 * a * b:
+                    continue
+                largest = max(largest, g * g / (a * b))
+                zeta = (b - a) / (2.0 * g)
+                t = 1.0 / (abs(zeta) + math.sqrt(1.0 + zeta * zeta))
+                if zeta < 0.0:
+                    t = -t
+                c = 1.0 / math.sqrt(1.0 + t * t)
+                _rotate(W[p], W[q], c, c * t)
+                _rotate(V[p], V[q], c, c * t)
+        if largest <= 1e-30:
+            break
+    for p in range(k):
+        singular = math.sqrt(dot(W[p], W[p]))
+        if not singular > 1e-70:
+            return _polar_by_svd(columns)
+        for i in range(k):
+            axpy(W[p, i] / singular, V[p], orthogonal[i])
+            axpy(V[p, i] / (1.0 + singular), V[p], inverse[i])
+    return orthogonal, inverse
+
+
+@kernel
+def _rotate(x: Array, y: Array, c: float, s: float) -> None:
+    for i in range(x.size):
+        x[i], y[i] = c * x[i] - s * y[i], s * x[i] + c * y[i]
+
+
+@kernel
+def _polar_by_svd(columns: Array) -> tuple[Array, Array]:
+    left, singular, right = np.linalg.svd(columns.T.copy())
     scaled = right.T.copy()
-    for i in range(k):
+    for i in range(singular.size):
         scaled[i] /= 1.0 + singular
     return np.dot(left, right), np.dot(scaled, right)
 

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from mlogb_core._validation import Array
-from mlogb_core.compiled.algebra import backward, cholesky, forward
+from mlogb_core.compiled.algebra import backward, cholesky, eliminate, forward
 from mlogb_core.compiled.arguments import (
     DONE,
     NOT_PROJECTED,
@@ -19,6 +19,7 @@ from mlogb_core.compiled.arguments import (
     WITHOUT_FRAME,
     Frame,
     Loss,
+    Numbers,
     Played,
     Settings,
     Sketch,
@@ -39,15 +40,25 @@ from mlogb_core.compiled.vectors import (
 
 
 @kernel
-def step(sketch: Sketch, parameter: Array, played: Played, settings: Settings) -> Step:
-    """Frame and projected step; the fresh directions are written behind the basis.
+def step(
+    rows: Array,
+    core: Array,
+    ridge: Array,
+    parameter: Array,
+    action: Array,
+    image: Array,
+    outcome: int,
+    numbers: Numbers,
+) -> Step:
+    """Frame and projected step over a `Sketch`, with the numbers of `Settings`.
 
-    In one pass over the basis: for each block of columns the fresh directions, their overlap with the basis,
-    the point before its projection and, if it may leave the ball, its coordinates.
+    The fresh directions are written behind the basis. In one pass over it come, for each block of columns,
+    the fresh directions, their overlap with the basis, the point before its projection and, if it may leave
+    the ball, its coordinates.
     """
-    (K, d), rank = parameter.shape, sketch.core.shape[0]
-    n, rows = rank + K, sketch.rows
-    inside = played.image
+    sketch, played, settings = Sketch(rows, core, ridge), Played(action, image, outcome), Settings(*numbers)
+    (K, d), rank = parameter.shape, core.shape[0]
+    n, inside = rank + K, image
     triangle, definite = _outside(played, settings)
     # Without room for K more directions T is singular; should the basis have lost its orthonormality, no row
     # may be written that is not there.
@@ -73,7 +84,7 @@ def step(sketch: Sketch, parameter: Array, played: Played, settings: Settings) -
                 first, last = max(start, j * d), min(stop, (j + 1) * d)
                 axpy(
                     inverse[i, j],
-                    played.action[first - j * d : last - j * d],
+                    action[first - j * d : last - j * d],
                     fresh[first - start : last - start],
                 )
             if i == 0:
@@ -233,11 +244,16 @@ def step_weights(block: Array, loss: Loss, step_size: float) -> Array:
     harmless: F in front turns it into a direction that the inverse does not enlarge. Roundoff in F F' is
     enlarged by the condition number of the matrix.
     """
-    residual, factor = loss.residual, loss.factor
-    if residual.size == 1:
-        return np.divide(residual, 1.0 + step_size * factor[0, 0] ** 2 * block[0, 0])
-    matrix = np.eye(residual.size) + step_size * np.dot(factor, np.dot(factor.T, block))
-    return np.linalg.solve(matrix, residual)
+    K, factor = loss.residual.size, loss.factor
+    columns, product = factor.T.copy(), np.zeros((K, K))
+    for k in range(K):
+        add_rows(columns[k], block, 0, K, product[k])
+    matrix, weights = np.zeros((K, K)), loss.residual.copy()
+    for i in range(K):
+        add_rows(step_size * factor[i], product, 0, K, matrix[i])
+        matrix[i, i] += 1.0
+    eliminate(matrix, weights)
+    return weights
 
 
 @kernel

@@ -263,7 +263,7 @@ def test_the_same_play_with_a_core_that_lapack_does_not_see(d, m, share, monkeyp
     plain, fast = pair("eofd", 1, d, m)
     assert_same_play(plain, fast, np.random.default_rng(3), 300)
     assert len(found) > 200
-    assert sum(pair.certain for pair in found) > share * len(found)
+    assert sum(certain for _, _, certain in found) > share * len(found)
 
 
 def test_a_pair_found_at_once_is_not_taken_for_the_bottom_one():

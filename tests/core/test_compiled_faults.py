@@ -16,7 +16,7 @@ pytest.importorskip("numba", reason="the compiled form is the optional extra [fa
 from mlogb_core.compiled import CompiledPolicy, link, projection, shrink, step  # needs numba
 from mlogb_core.compiled import choose as compiled_choose
 from mlogb_core.compiled import policy as compiled_policy
-from mlogb_core.compiled.arguments import WITHOUT_FRAME, Bonus, Candidates, Played, Settings, Sketch
+from mlogb_core.compiled.arguments import WITHOUT_FRAME, Bonus, Candidates, Played, Settings
 
 
 def policy_with(parameter, **changes):
@@ -56,7 +56,7 @@ def test_bounds_that_are_attained_prune_no_action_by_their_roundoff():
         blocks = compiled_choose.sketch_blocks(actions, index, *sketch, bonus.regularization, images)
         compiled_choose.score(candidates, search, bonus, index, blocks)
         assert search.known.all()
-        found = compiled_choose.choose_by_sketch(candidates, bonus, *sketch)
+        found = compiled_choose.choose_by_sketch(*candidates, *sketch, tuple(bonus))
         assert found[:2] == choose(search.scores, 0.0)
 
 
@@ -114,7 +114,7 @@ def test_no_row_is_written_where_the_basis_has_no_room():
     rows[:rank] = 0.0
     played = Played(np.ones(d), np.zeros((K, rank)), outcome=0)
     settings = Settings(1.0, 1.0, 1.0, EPS, 1e-250, 0.1, 4 * EPS)
-    taken = step.step(Sketch(rows, core, np.eye(rank)), np.zeros((K, d)), played, settings)
+    taken = step.step(rows, core, np.eye(rank), np.zeros((K, d)), *played, tuple(settings))
     assert taken.state == WITHOUT_FRAME
     np.testing.assert_array_equal(memory[rank:], 7.0)
 
@@ -128,7 +128,7 @@ def test_polar_factors_of_nearly_singular_matrices(smallest):
             scales = np.append(smallest * rng.uniform(1.0, 2.0, K - 1), 0.5)
             matrix = (U * scales) @ V.T if turned else scales[:, None] * U
             right = V if turned else U.T
-            for Q, inverse in (_linalg.polar(matrix), shrink._polar(matrix)):
+            for Q, inverse in (_linalg.polar(matrix), shrink._polar(np.ascontiguousarray(matrix.T))):
                 np.testing.assert_allclose(Q @ Q.T, np.eye(K), rtol=0, atol=1e-13)
                 np.testing.assert_allclose(inverse, (right / (1.0 + scales)) @ right.T, rtol=0, atol=1e-13)
                 np.testing.assert_allclose(Q @ (right * scales) @ right.T, matrix, rtol=0, atol=1e-13)
