@@ -31,9 +31,9 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
 def pytest_xdist_setupnodes() -> None:
     """Compile the kernels once, before there are workers that would each do it: 40 seconds a time."""
     if importlib.util.find_spec("numba") is not None:
-        from mlogb_core.compiled import _compile_kernels
+        from mlogb_core.compiled import compile_kernels
 
-        _compile_kernels()
+        compile_kernels()
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what `-m` does not ask for

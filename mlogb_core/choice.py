@@ -13,12 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mlogb_core import _thresholds
 from mlogb_core._validation import Array
 
 TIE_TOLERANCE = 1e-10
-
-# The bound of an action that was never explored is its score; roundoff may put it below that by this much.
-_SLACK = 1e-12
 
 
 class Choice(NamedTuple):
@@ -116,7 +114,7 @@ def choose_pruned(
     highest, lowest = _finite(upper), _finite(lower)
     order = sorted(range(len(highest)), key=highest.__getitem__, reverse=True)
     lowest_of_all = min(lowest)
-    slack = 2.0 * _SLACK * max(highest[order[0]], -lowest_of_all)
+    slack = 2.0 * _thresholds.SLACK * max(highest[order[0]], -lowest_of_all)
     scores: dict[int, float] = {}
     batch = order[:batch_size]
     while True:

@@ -17,11 +17,11 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.linalg.blas import dnrm2
 
 from mlogb_core._linalg import length
+from mlogb_core._thresholds import ROUNDOFF
 from mlogb_core._validation import Array
 
 _MAX_STEPS = 200
 _MAX_TERMS = 6  # Beyond so many products with a resolvent, factoring anew is faster.
-_ROUNDOFF = 8.0 * np.finfo(np.float64).eps
 
 
 class Resolvent(Protocol):
@@ -101,7 +101,7 @@ def project_onto_ball(
         resolvent = resolvent_at(multiplier)
         projected = point if multiplier == 0.0 else resolvent(image)
         norm = length(projected)
-        if norm <= norm_bound * (1.0 + _ROUNDOFF):
+        if norm <= norm_bound * (1.0 + ROUNDOFF):
             return projected, multiplier
         # d||w||^2/dnu = -2 w'(Z + nu I)^{-1} w
         derivative = resolvent(projected)
@@ -112,7 +112,7 @@ def project_onto_ball(
                 f"slope {slope} at length {norm}"
             )
         step = (norm / norm_bound - 1.0) * norm**2 / slope
-        if step <= _ROUNDOFF * multiplier:
+        if step <= ROUNDOFF * multiplier:
             return projected, multiplier
         near = _by_series(resolvent, projected, derivative, step, norm_bound) if series else None
         if near is not None:
@@ -138,7 +138,7 @@ def _by_series(
     terms do not reach roundoff soon.
     """
     norm = length(point)
-    negligible, size = 0.1 * _ROUNDOFF * norm, step * float(dnrm2(derivative))  # The size may overflow.
+    negligible, size = 0.1 * ROUNDOFF * norm, step * float(dnrm2(derivative))  # The size may overflow.
     if not size * min(size / norm, 1.0) ** _MAX_TERMS <= negligible:
         return None
     terms = [point, step * derivative]
@@ -163,7 +163,7 @@ def _by_series(
         for coefficient in reversed(squares):
             square = coefficient - ratio * square
         error = math.sqrt(max(square, 0.0)) / norm_bound - 1.0
-        if abs(error) <= _ROUNDOFF:
+        if abs(error) <= ROUNDOFF:
             return np.dot([(-ratio) ** power for power in range(len(terms))], sums), ratio * step
         ratio += error / slope
     return None
@@ -220,11 +220,11 @@ def project_by_lanczos(
         for _ in range(2):
             vector -= (basis[:size] @ vector) @ basis[:size]
         rest = length(vector)
-        complete = size == point.size or rest <= _ROUNDOFF * diagonal[0]
+        complete = size == point.size or rest <= ROUNDOFF * diagonal[0]
         if complete or size == check:
             small, multiplier, smallest = _project_tridiagonal(diagonal, off_diagonal, norm, norm_bound)
             error = multiplier * rest * abs(small[-1]) / (1.0 + multiplier * smallest)
-            if complete or error <= _ROUNDOFF * norm_bound:
+            if complete or error <= ROUNDOFF * norm_bound:
                 return small @ basis[:size], multiplier
             check += 1 + check // 3
         if size == len(basis):

@@ -20,6 +20,7 @@ import numpy as np
 from scipy.linalg import LinAlgError
 from scipy.linalg.blas import dnrm2
 
+from mlogb_core import _thresholds
 from mlogb_core._linalg import (
     add_to_diagonal,
     cholesky,
@@ -39,11 +40,6 @@ from mlogb_core.projection import Resolvent, project_onto_ball
 
 # A direction counts as inside the span of B if less than this share of the action's length is outside.
 _RANK_TOLERANCE = 1e-13
-# If at least this share of the squared length is outside, one projection is enough for orthonormal rows.
-_WELL_OUTSIDE = 0.1
-_OVERLAP = 4.0 * float(np.finfo(np.float64).eps)
-# The squared lengths of shorter actions lose digits to underflow.
-_SMALLEST_SQUARE = 1e-250
 # From this many numbers in the basis on, updating the parameter's coordinates is faster than computing them.
 _TRACKED = 200_000
 # Coordinates from a state must agree with products to this share; updated ones agree to far more digits.
@@ -347,18 +343,18 @@ class LowRankCurvature(Curvature[LowRankFrame]):
 
     def _triangle_outside(self, square: float, inside: Array) -> Array | None:
         r"""T with :math:`TT^\top = \|x\|^2 I - GG^\top`, or None where that difference cancels."""
-        if square < _SMALLEST_SQUARE:
+        if square < _thresholds.SMALLEST_SQUARE:
             return None
         if self.n_outcomes == 1:
             rest = square - float(np.vdot(inside, inside))
-            return np.array([[math.sqrt(rest)]]) if rest > _WELL_OUTSIDE * square else None
+            return np.array([[math.sqrt(rest)]]) if rest > _thresholds.WELL_OUTSIDE * square else None
         outside = inside @ -inside.T
         add_to_diagonal(outside, square)
         try:
             triangle = cholesky(outside)
         except LinAlgError:
             return None
-        return triangle if triangle.diagonal().min() ** 2 > _WELL_OUTSIDE * square else None
+        return triangle if triangle.diagonal().min() ** 2 > _thresholds.WELL_OUTSIDE * square else None
 
     def _split_carefully(self, action: Array, inside: Array) -> tuple[Array, Array, Array]:
         rows = np.multiply.outer(np.eye(self.n_outcomes), action)  # np.kron would take ten times as long.
@@ -446,4 +442,6 @@ def _resolvent(matrix: Array, multiplier: float) -> Resolvent:
 def _is_roundoff(overlap: Array) -> bool:
     """Whether no entry exceeds roundoff; mostly the sum of their squares says so already."""
     entries = overlap.reshape(-1)
-    return bool(np.dot(entries, entries) <= _OVERLAP**2 or np.abs(entries).max() <= _OVERLAP)
+    return bool(
+        np.dot(entries, entries) <= _thresholds.OVERLAP**2 or np.abs(entries).max() <= _thresholds.OVERLAP
+    )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,14 +15,19 @@ import pytest
 from helpers import STREAMS, action_stream, ellipsoid_projection
 
 import mlogb_core
-from mlogb_core import ConstantRadius, OptimisticPolicy, RidgeRadius, TheoremRadius, _linalg, eofd, oful
+from mlogb_core import ConstantRadius, OptimisticPolicy, RidgeRadius, TheoremRadius, eofd, oful
 from mlogb_core.curvature import FrequentDirections, NoCurvature
 from mlogb_core.curvature.low_rank import _shifted_factor
+from mlogb_core.link import jacobian_factor, loss_residual, outcome_probabilities
 from mlogb_core.literal import LiteralEOFD, LiteralOFUL
 from mlogb_core.policies import movement
 
 pytest.importorskip("numba", reason="the compiled form is the optional extra [fast]")
-from mlogb_core import compiled  # needs numba
+from mlogb_core.compiled import CompiledPolicy, algebra, eigenpair, kernel, projection  # needs numba
+from mlogb_core.compiled import policy as compiled_policy
+from mlogb_core.compiled.arguments import Settings
+from mlogb_core.compiled.shrink import shrink
+from mlogb_core.compiled.step import movement as compiled_movement
 
 SETTINGS = {"regularization": 1.0, "step_size": 2.0, "norm_bound": 2.0}
 SIZES = [(4, 100, 40), (1, 60, 6), (2, 30, 5), (1, 12, 12), (3, 7, 40), (12, 5, 9), (5, 4, 1), (1, 9, 1)]
@@ -117,14 +124,13 @@ def assert_bottom_or_none(matrix):
     size, claimed = np.linalg.norm(matrix, 2), []
     for blocked in (0, 10**6):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(compiled, "_BLOCKED", blocked)
-            found = compiled._bottom_pair(matrix)
-        if found is not None:
-            value, vector = found
+            patch.setattr(eigenpair, "BLOCKED", blocked)
+            value, vector, certain = eigenpair.smallest_eigenpair(matrix)
+        if certain:
             assert value == pytest.approx(np.linalg.eigvalsh(matrix)[0], abs=1e-14 * size)
             assert np.linalg.norm(vector) == pytest.approx(1.0, abs=1e-14)
             assert np.linalg.norm(matrix @ vector - value * vector) <= 1e-14 * size
-        claimed.append(found is not None)
+        claimed.append(certain)
     return claimed
 
 
@@ -132,13 +138,16 @@ def assert_bottom_or_none(matrix):
 def test_the_movement_is_that_of_the_numpy_form(K):
     rng = np.random.default_rng(K)
     old, step, action = rng.standard_normal((K, 7)), rng.standard_normal((K, 7)), rng.standard_normal(7)
-    residual, factor = rng.standard_normal(K), 0.1 * rng.standard_normal((K, K))
-    given = (old, old - 0.1 * np.outer(residual, action), action, residual, factor)
-    expected = movement(*given, 0.7, 0.01)
-    assert expected[1] > 0.0
-    assert compiled._movement(*given, 0.7, 0.01) == pytest.approx(expected, rel=1e-12)
-    given = (old, old + step, action, np.zeros(K), factor)
-    assert compiled._movement(*given, 0.7, 0.0)[1] == movement(*given, 0.7, 0.0)[1] == 0.0
+    seen = []
+    for outcome in range(K + 1):
+        p = outcome_probabilities(old @ action)
+        residual, factor = loss_residual(p, outcome), jacobian_factor(p)
+        for new, multiplier in ((old - np.outer(residual, action), 0.01), (old + step, 0.3)):
+            expected = movement(old, new, action, residual, factor, 0.7, multiplier)
+            found = compiled_movement(old, new, action, outcome, 0.7, multiplier)
+            assert found == pytest.approx(expected, rel=1e-12)
+            seen.append(expected[1])
+    assert max(seen) > 0.0 == min(seen)
 
 
 @pytest.mark.each_value
@@ -147,7 +156,7 @@ def test_the_movement_is_that_of_the_numpy_form(K):
 def test_cholesky_factors(n, scale, shift):
     rows = np.random.default_rng(n).standard_normal((n + 1, n + 9))
     matrix = scale * (rows @ rows.T / n + np.eye(n + 1))
-    upper, definite = compiled._cholesky(matrix, n, shift)
+    upper, definite = algebra.cholesky(matrix, n, shift)
     shifted = matrix[:n, :n] - shift * np.eye(n)
     assert definite
     np.testing.assert_array_equal(upper, np.triu(upper))
@@ -162,10 +171,10 @@ def test_there_is_no_cholesky_factor_without_positive_pivots(n, place, value):
     """At any place of a group of four rows, also of the last one, and of what remains."""
     pivots = np.ones(n)
     pivots[place] = value
-    assert not compiled._cholesky(np.diag(pivots), n, 0.0)[1]
+    assert not algebra.cholesky(np.diag(pivots), n, 0.0)[1]
     unit = np.triu(np.random.default_rng(place).integers(-2, 3, (n, n)), 1) + np.eye(n)
-    assert not compiled._cholesky(unit.T @ np.diag(pivots) @ unit, n, 0.0)[1]  # in integers, exactly
-    assert compiled._cholesky(np.diag(pivots), place, 0.0)[1]
+    assert not algebra.cholesky(unit.T @ np.diag(pivots) @ unit, n, 0.0)[1]  # in integers, exactly
+    assert algebra.cholesky(np.diag(pivots), place, 0.0)[1]
 
 
 def test_the_cached_ridge_factor_serves_either_form():
@@ -198,20 +207,10 @@ def test_a_shrunk_core_is_symmetric_to_the_bit(k, n):
     core = rows @ rows.T
     core = (core + core.T) / 2.0
     values, vectors = np.linalg.eigh(core)
-    reflector = np.ascontiguousarray(vectors[:, :k].T)
-    found, _, certain = compiled._shrink(rows, core, reflector, n - k, 0.25, False)
-    assert certain
+    removed = np.ascontiguousarray(vectors[:, :k].T)
+    found, _ = shrink(rows, core, removed, n - k, 0.25, False)
     np.testing.assert_array_equal(found, found.T)
     np.testing.assert_allclose(np.linalg.eigvalsh(found), values[k:] - 0.25, rtol=0, atol=1e-13 * values[-1])
-
-
-def test_a_shrink_with_an_uncertain_polar_factor_does_nothing():
-    rows, core, reflector = np.eye(5, 8), np.diag(np.arange(5.0)), np.zeros((2, 5))
-    reflector[0, 0] = reflector[1, 1] = 1.0
-    before = [array.copy() for array in (rows, core, reflector)]
-    assert not compiled._shrink(rows, core, reflector, 3, 0.0, True)[2]
-    for array, old in zip((rows, core, reflector), before, strict=True):
-        np.testing.assert_array_equal(array, old)
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
@@ -257,12 +256,14 @@ def test_degenerate_cores_have_a_bottom_pair_or_none(matrix):
 @pytest.mark.parametrize(("d", "m", "share"), [(150, 60, 0.95), (60, 19, 0.98), (80, 25, 0.98)])
 def test_the_same_play_with_a_core_that_lapack_does_not_see(d, m, share, monkeypatch):
     """Nearly always: that the root stands still before the vector is known does not end the search."""
-    found, find = [], compiled._bottom_pair
-    monkeypatch.setattr(compiled, "_bottom_pair", lambda core: found.append(find(core)) or found[-1])
+    found, find = [], eigenpair.smallest_eigenpair
+    monkeypatch.setattr(
+        compiled_policy, "smallest_eigenpair", lambda core: found.append(find(core)) or found[-1]
+    )
     plain, fast = pair("eofd", 1, d, m)
     assert_same_play(plain, fast, np.random.default_rng(3), 300)
     assert len(found) > 200
-    assert sum(p is not None for p in found) > share * len(found)
+    assert sum(certain for _, _, certain in found) > share * len(found)
 
 
 def test_a_pair_found_at_once_is_not_taken_for_the_bottom_one():
@@ -302,7 +303,7 @@ def test_a_border_below_roundoff_and_a_singular_block_do_not_pass_the_corner_off
 
 @pytest.mark.parametrize("limit", [0, 10**6])
 def test_products_by_blas_and_in_loops(limit, monkeypatch):
-    monkeypatch.setattr("mlogb_core.compiled._WIDE", limit)
+    monkeypatch.setattr("mlogb_core.compiled.policy.WIDE", limit)
     assert_same_play(*pair("eofd", 2, 30, 12, norm_bound=0.5), np.random.default_rng(1), 150)
 
 
@@ -321,9 +322,7 @@ def test_ties_go_to_the_lowest_index(kind):
 @pytest.mark.parametrize("far", [1.001, 3.0, 1e6, 1e12])
 @pytest.mark.parametrize("rest", [0.0, 0.7])
 def test_projection_in_a_krylov_space(far, rest):
-    from mlogb_core.compiled import _project
-
-    rng = np.random.default_rng(8)
+    rng, settings = np.random.default_rng(8), Settings(1.0, 2.0, 1.0, 1e-15, 0.0, 0.0, 0.0)
     factor = rng.standard_normal((30, 9))
     core, local = factor @ factor.T, rng.standard_normal(30)
     point = np.append(local, rest)
@@ -331,7 +330,9 @@ def test_projection_in_a_krylov_space(far, rest):
     Z = np.zeros((31, 31))
     Z[:30, :30] = core
     expected = ellipsoid_projection(Z + 2.0 * np.eye(31), point, 1.0)
-    projected, multiplier = _project(core, point[:30].copy(), point[30], 2.0, 1.0, 1e-15)
+    found = projection.project_in_krylov_space(core, point[:30].copy(), point[30], settings)
+    projected, multiplier, settled = found
+    assert settled
     assert multiplier > 0.0
     np.testing.assert_allclose(projected, expected[:30], rtol=0, atol=1e-12)
     # What is outside the sketch is scaled by the multiplier.
@@ -339,10 +340,8 @@ def test_projection_in_a_krylov_space(far, rest):
 
 
 def test_an_ill_conditioned_projection_takes_cholesky_factors(monkeypatch):
-    from mlogb_core.compiled import CompiledPolicy
-
-    calls, by_factors = [], CompiledPolicy._project
-    monkeypatch.setattr(CompiledPolicy, "_project", lambda *args: calls.append(1) or by_factors(*args))
+    calls, by_factors = [], CompiledPolicy._projected
+    monkeypatch.setattr(CompiledPolicy, "_projected", lambda *args: calls.append(1) or by_factors(*args))
     plain, fast = pair("eofd", 1, 60, 60, regularization=1e-7, norm_bound=0.5)
     rng = np.random.default_rng(9)
     for _ in range(150):
@@ -355,39 +354,22 @@ def test_an_ill_conditioned_projection_takes_cholesky_factors(monkeypatch):
     assert calls
 
 
-def test_polar_factors_and_when_they_are_left_to_lapack():
-    from mlogb_core.compiled import _polar
-
-    rng = np.random.default_rng(10)
-    for K in (1, 2, 5, 12):
-        matrix = rng.standard_normal((K, K)) / K
-        orthogonal, inverse, certain = _polar(np.ascontiguousarray(matrix.T))
-        expected = _linalg.polar(matrix)
-        assert certain
-        np.testing.assert_allclose(orthogonal, expected[0], rtol=0, atol=1e-12)
-        np.testing.assert_allclose(inverse, expected[1], rtol=0, atol=1e-13)
-    assert not _polar(np.ones((3, 3)))[2]
-    assert not _polar(np.zeros((2, 2)))[2]
-
-
 def versions():
     """How many versions of each kernel this process has, compiled or read from the disk."""
-    from mlogb_core import compiled
-
-    return {name: len(f.signatures) for name, f in vars(compiled).items() if hasattr(f, "signatures")}
+    modules = [m for name, m in sys.modules.items() if name.startswith("mlogb_core.compiled.")]
+    kernels = {f for module in modules for f in vars(module).values() if hasattr(f, "signatures")}
+    return {f"{f.py_func.__module__}.{f.__name__}": len(f.signatures) for f in kernels}
 
 
 def play_everything():
     """Degenerate rounds, narrow and wide; the caller's arrays must not change, nor kernels be compiled."""
-    from mlogb_core import compiled
-
     pair("eofd", 1, 9, 4)
     before = versions()
     assert sum(before.values()) > 10
     for limit, kind, (K, m) in itertools.product(
         (0, 10**6), ("eofd", "oful"), ((1, 4), (1, 1), (3, 5), (2, 40))
     ):
-        compiled._WIDE = limit
+        compiled_policy.WIDE = limit
         rng = np.random.default_rng(11)
         policy = pair(kind, K, 9, m)[1]
         for t, actions in enumerate(sets(rng, 9, 60)):
@@ -402,7 +384,8 @@ def play_everything():
 
 def test_no_round_waits_for_the_compiler():
     """In a new process: here other tests have had the kernels compiled."""
-    paths = [Path(mlogb_core.__file__).parents[1], Path(__file__).parents[1]]
+    here = Path(__file__).parent
+    paths = [Path(mlogb_core.__file__).parents[1], here.parent, here]
     finished = subprocess.run(
         [sys.executable, "-c", "import test_compiled; test_compiled.play_everything()"],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))},
@@ -427,7 +410,7 @@ def test_a_failing_round_changes_nothing(kind, check, monkeypatch):
         if next(calls) == check:
             raise ArithmeticError("refused")
 
-    monkeypatch.setattr("mlogb_core.compiled.check_regularization", refuse)
+    monkeypatch.setattr("mlogb_core.compiled.policy.check_regularization", refuse)
     with pytest.raises(ArithmeticError, match="round 7: refused"):
         fast.update(np.full(6, 0.5), 2)
     for key, value in fast.state_dict().items():
@@ -437,8 +420,6 @@ def test_a_failing_round_changes_nothing(kind, check, monkeypatch):
 def test_where_nothing_can_be_cached_on_disk_kernels_are_compiled_all_the_same(monkeypatch):
     import numba
 
-    from mlogb_core.compiled import _kernel
-
     def compile_without_cache(cache=False, **options):
         if cache:
             raise RuntimeError("cannot cache function: no locator available")
@@ -447,8 +428,29 @@ def test_where_nothing_can_be_cached_on_disk_kernels_are_compiled_all_the_same(m
     def double(x):
         return 2.0 * x
 
-    monkeypatch.setattr("mlogb_core.compiled.njit", compile_without_cache)
-    assert _kernel(double)(1.5) == 3.0
+    monkeypatch.setattr("mlogb_core.compiled.kernel.njit", compile_without_cache)
+    assert kernel.kernel(double)(1.5) == 3.0
+
+
+def test_a_kernel_on_disk_is_that_of_all_the_sources(tmp_path, monkeypatch):
+    """Also those of the kernels that it calls, which numba itself does not look at."""
+    (tmp_path / "caller.py").write_text("def double(x):\n    return 2.0 * x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    double = importlib.import_module("caller").double
+
+    def is_read_from_disk():
+        compiled = kernel.kernel(double)
+        assert compiled(1.5) == 3.0
+        return sum(compiled.stats.cache_hits.values()) == 1
+
+    assert [is_read_from_disk(), is_read_from_disk()] == [False, True]
+    folder = Path(kernel.__file__).parent
+    assert kernel._digest(folder) == kernel._SOURCES
+    for changed in ("vectors.py", "policy.py"):
+        copy = shutil.copytree(folder, tmp_path / changed, ignore=shutil.ignore_patterns("__pycache__"))
+        (copy / changed).write_text((folder / changed).read_text() + "\n")
+        monkeypatch.setattr(kernel, "_SOURCES", kernel._digest(copy))
+        assert [is_read_from_disk(), is_read_from_disk()] == [False, True]
 
 
 def test_a_buffer_and_the_theorems_radius():
@@ -515,8 +517,6 @@ def test_greedy_play_and_overflow():
 
 
 def test_only_two_curvatures_have_kernels():
-    from mlogb_core.compiled import CompiledPolicy
-
     with pytest.raises(ValueError, match="curvature must be a sketch or the full Hessian"):
         CompiledPolicy(NoCurvature(1, 2, 1.0), [1.0], step_size=1.0, norm_bound=1.0, radius=RidgeRadius(1.0))
 

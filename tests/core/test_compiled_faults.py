@@ -9,10 +9,14 @@ import pytest
 from helpers import EPS, ellipsoid_projection
 
 from mlogb_core import ConstantRadius, OptimisticPolicy, _linalg, eofd, oful
-from mlogb_core.choice import _SLACK, choose
+from mlogb_core._thresholds import SLACK
+from mlogb_core.choice import choose
 
 pytest.importorskip("numba", reason="the compiled form is the optional extra [fast]")
-from mlogb_core import compiled  # needs numba
+from mlogb_core.compiled import CompiledPolicy, link, projection, shrink, step  # needs numba
+from mlogb_core.compiled import choose as compiled_choose
+from mlogb_core.compiled import policy as compiled_policy
+from mlogb_core.compiled.arguments import WITHOUT_FRAME, Bonus, Candidates, Played, Settings
 
 
 def policy_with(parameter, **changes):
@@ -28,7 +32,7 @@ def policy_with(parameter, **changes):
 @pytest.mark.parametrize("wide", [False, True])
 def test_the_scale_of_a_tie_is_that_of_all_scores(wide, monkeypatch):
     """The third action's score cannot be the best one, but it is the largest, and makes the others tie."""
-    monkeypatch.setattr(compiled, "_WIDE", 0 if wide else 10**9)
+    monkeypatch.setattr(compiled_policy, "WIDE", 0 if wide else 10**9)
     policy = policy_with([[1.0, 0.0]])
     actions = np.array([[1.0, 0.0], [1.0 + 5e-10, 0.0], [-10.0, 0.0]])
     assert policy.select(actions[:2]) == 1
@@ -40,18 +44,20 @@ def test_bounds_that_are_attained_prune_no_action_by_their_roundoff():
     """Without a tolerance of ties, roundoff decides among actions that differ by a permutation."""
     rng, K, d = np.random.default_rng(0), 3, 4
     slopes_of = np.ones((K, d)) * rng.uniform(0.2, 0.6, (K, 1))
-    common, empty = (1e-2, 3.0, 0.7), np.empty((0, K * d))
+    bonus = Bonus(beta=1e-2, half_sum=3.0, regularization=0.7, tie_tolerance=0.0, slack=SLACK)
+    sketch = np.empty((0, K * d)), np.empty((0, 0))
     for _ in range(40):
         x = rng.standard_normal(d)
         actions = np.array([x[list(order)] for order in itertools.permutations(range(d))])
         squares, rewards = np.square(actions).sum(axis=1), np.arange(1.0, K + 1)
-        value, slopes = compiled._estimates(actions, slopes_of, rewards)
-        index, scores = np.arange(len(actions)), np.empty(len(actions))
-        images, known = np.zeros((len(actions), K, 0)), np.zeros(len(actions), dtype=np.bool_)
-        blocks = compiled._sketch_blocks(actions, index, empty, np.empty((0, 0)), common[2], images)
-        compiled._scores(value, slopes, blocks, index, *common[:2], scores, known)
-        given = (actions, squares, value, slopes, empty, np.empty((0, 0)), *common, 0.0, _SLACK)
-        assert compiled._choose_by_sketch(*given)[:2] == choose(scores, 0.0)
+        candidates = Candidates(actions, squares, *link.estimates(actions, slopes_of, rewards))
+        index, images = np.arange(len(actions)), np.zeros((len(actions), K, 0))
+        search = compiled_choose.start_search(candidates, bonus)
+        blocks = compiled_choose.sketch_blocks(actions, index, *sketch, bonus.regularization, images)
+        compiled_choose.score(candidates, search, bonus, index, blocks)
+        assert search.known.all()
+        found = compiled_choose.choose_by_sketch(*candidates, *sketch, tuple(bonus))
+        assert found[:2] == choose(search.scores, 0.0)
 
 
 def test_as_many_actions_are_scored_as_in_the_numpy_form(monkeypatch):
@@ -64,7 +70,7 @@ def test_as_many_actions_are_scored_as_in_the_numpy_form(monkeypatch):
         (eofd, 0, {"sketch_size": 5}),
         (oful, 0, {}),
     ):
-        monkeypatch.setattr(compiled, "_WIDE", wide)
+        monkeypatch.setattr(compiled_policy, "WIDE", wide)
         plain, fast = (maker(6, [0.5, 1.0], compiled=form, **settings, **more) for form in (False, True))
         for _ in range(40):
             actions = rng.standard_normal((30, 6))
@@ -106,26 +112,26 @@ def test_no_row_is_written_where_the_basis_has_no_room():
     memory = np.full((rank + K, K * d), 7.0)
     rows, core = memory[: rank + K - 1], np.eye(rank)
     rows[:rank] = 0.0
-    given = (np.zeros((K, rank)), np.zeros((K, d)), np.ones(d), 0, np.eye(rank), core)
-    multiplier = compiled._step(rows, rank, *given, 1.0, 1.0, 1.0, EPS, 1e-250, 0.1, 4 * EPS)[1]
-    assert multiplier == compiled._CAREFUL
+    played = Played(np.ones(d), np.zeros((K, rank)), outcome=0)
+    settings = Settings(1.0, 1.0, 1.0, EPS, 1e-250, 0.1, 4 * EPS)
+    taken = step.step(rows, core, np.eye(rank), np.zeros((K, d)), *played, tuple(settings))
+    assert taken.state == WITHOUT_FRAME
     np.testing.assert_array_equal(memory[rank:], 7.0)
 
 
 @pytest.mark.parametrize("smallest", [1e-3, 1e-8, 1e-14, 1e-17, 1e-30, 1e-60, 1e-80, 1e-200, 0.0])
-def test_polar_factors_that_are_called_certain_are_polar_factors(smallest):
+def test_polar_factors_of_nearly_singular_matrices(smallest):
     rng = np.random.default_rng(3)
-    for K in (2, 3, 5):
+    for K in (1, 2, 3, 5, 12):
         for turned in (False, True):
             U, V = (np.linalg.qr(rng.standard_normal((K, K)))[0] for _ in range(2))
             scales = np.append(smallest * rng.uniform(1.0, 2.0, K - 1), 0.5)
             matrix = (U * scales) @ V.T if turned else scales[:, None] * U
-            Q, inverse, certain = compiled._polar(np.ascontiguousarray(matrix.T))
-            assert certain or smallest < 1e-16
-            if certain:
-                expected = _linalg.polar(matrix)[1]
+            right = V if turned else U.T
+            for Q, inverse in (_linalg.polar(matrix), shrink._polar(np.ascontiguousarray(matrix.T))):
                 np.testing.assert_allclose(Q @ Q.T, np.eye(K), rtol=0, atol=1e-13)
-                np.testing.assert_allclose(inverse, expected, rtol=0, atol=1e-13)
+                np.testing.assert_allclose(inverse, (right / (1.0 + scales)) @ right.T, rtol=0, atol=1e-13)
+                np.testing.assert_allclose(Q @ (right * scales) @ right.T, matrix, rtol=0, atol=1e-13)
 
 
 def test_a_well_conditioned_projection_stays_in_its_krylov_space(monkeypatch):
@@ -137,7 +143,7 @@ def test_a_well_conditioned_projection_stays_in_its_krylov_space(monkeypatch):
     def refuse(*_):
         raise AssertionError("Cholesky factors were asked for")
 
-    monkeypatch.setattr(compiled.CompiledPolicy, "_project", refuse)
+    monkeypatch.setattr(CompiledPolicy, "_projected", refuse)
     rng = np.random.default_rng(4)
     for t in range(60):
         x = rng.standard_normal(6)
@@ -150,7 +156,9 @@ def test_a_well_conditioned_projection_stays_in_its_krylov_space(monkeypatch):
 @pytest.mark.parametrize("rest", [0.0, 3.0])
 def test_a_projection_in_an_invariant_space_ends_there(values, rest):
     local, core = np.array([3.0, 1.0, -2.0, 1.0]), np.diag(values)
-    projected, multiplier = compiled._project(core, local, rest, 0.5, 1.0, 8 * EPS)
+    settings = Settings(1.0, 0.5, 1.0, 8 * EPS, 0.0, 0.0, 0.0)
+    projected, multiplier, settled = projection.project_in_krylov_space(core, local, rest, settings)
+    assert settled
     assert multiplier > 0.0
     expected = ellipsoid_projection(np.diag([*values, 0.0]) + 0.5 * np.eye(5), np.append(local, rest), 1.0)
     np.testing.assert_allclose(projected, expected[:4], rtol=0, atol=1e-7 if max(values) > 1e8 else 1e-13)

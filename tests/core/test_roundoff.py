@@ -7,9 +7,8 @@ import pytest
 from helpers import action_stream
 from test_ownership import FORMS
 
-import mlogb_core.curvature.low_rank as low_rank
-from mlogb_core import RidgeRadius, eofd, oful
-from mlogb_core.curvature import FrequentDirections
+from mlogb_core import RidgeRadius, _thresholds, eofd, oful
+from mlogb_core.curvature import FrequentDirections, low_rank
 from mlogb_core.literal import _dual_root
 
 
@@ -82,10 +81,10 @@ def test_a_state_has_a_possible_count_of_reserved_rows(reserved):
 
 
 CONSTANTS = {
-    "_RANK_TOLERANCE": (1e-15, 1e-12),
-    "_WELL_OUTSIDE": (1e-4, 0.9),
-    "_OVERLAP": (0.0, 1e-14),
-    "_TRACKED": (0, 10**9),
+    "_RANK_TOLERANCE": (low_rank, 1e-15, 1e-12),
+    "WELL_OUTSIDE": (_thresholds, 1e-4, 0.9),
+    "OVERLAP": (_thresholds, 0.0, 1e-14),
+    "_TRACKED": (low_rank, 0, 10**9),
 }
 
 
@@ -93,18 +92,13 @@ CONSTANTS = {
 @pytest.mark.parametrize("name", CONSTANTS)
 def test_where_a_threshold_lies_does_not_matter(name, compiled, monkeypatch):
     """The same iterates with each threshold far below and far above: either answer is right."""
-    modules = [low_rank]
-    if compiled:
-        from mlogb_core import compiled as kernels
-
-        modules.append(kernels)
+    module, *values = CONSTANTS[name]
     for K, d, m, buffer in [(1, 9, 4, 1), (3, 6, 8, 3), (2, 4, 8, 1)]:
         for kind in ("axes", "low_rank", "mixed_scale", "random"):
             policies = []
-            for value in CONSTANTS[name]:
+            for value in values:
                 policy, rng = make(K, d, m, buffer=buffer, compiled=compiled), np.random.default_rng(0)
-                for module in modules:
-                    monkeypatch.setattr(module, name, value, raising=False)
+                monkeypatch.setattr(module, name, value)
                 for x in action_stream(kind, 80, d, seed=3):
                     policy.update(x, int(rng.integers(K + 1)))
                 policies.append(policy)

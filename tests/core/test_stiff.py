@@ -20,7 +20,8 @@ from mlogb_core.curvature.base import step_weights
 from mlogb_core.link import jacobian, jacobian_factor, loss_residual, outcome_probabilities
 
 pytest.importorskip("numba", reason="the compiled form is the optional extra [fast]")
-from mlogb_core import compiled  # needs numba
+from mlogb_core.compiled.arguments import Loss  # needs numba
+from mlogb_core.compiled.step import step_weights as compiled_step_weights
 
 DIGITS = 50
 FACTOR = 10.0  # a bound of the order of roundoff counts each operation once
@@ -65,8 +66,8 @@ def test_the_weights_of_a_step(K):
             F, u, A = jacobian_factor(p), loss_residual(p, int(rng.integers(K + 1))), stiff_blocks(rng, K)
             eta = 10.0 ** rng.uniform(-3, 6)
             v, bound = weights_and_bound(A, u, F, eta)
-            for weights in (step_weights, compiled._step_weights):
-                assert max(size(exact(weights(A, u, F, eta)) - v)) <= FACTOR * bound
+            for weights in (step_weights(A, u, F, eta), compiled_step_weights(A, Loss(u, F), eta)):
+                assert max(size(exact(weights) - v)) <= FACTOR * bound
 
 
 def test_eigenvectors_of_a_core_whose_entries_differ_by_thirty_decades_are_orthonormal():

@@ -1,0 +1,181 @@
+"""The choice: `choice.choose_pruned` over the bounds and scores of `OptimisticPolicy`, with two at first.
+
+Actions are scored in the order of their upper bounds until no other one can change the choice, its margin
+or the scale of the tie rule. How many are scored at once doubles from 2.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mlogb_core._validation import Array
+from mlogb_core.compiled.algebra import forward
+from mlogb_core.compiled.arguments import (
+    NO_ACTION,
+    Batch,
+    Bonus,
+    Candidates,
+    Indices,
+    Numbers,
+    Search,
+)
+from mlogb_core.compiled.dense import inverse_blocks
+from mlogb_core.compiled.kernel import kernel
+from mlogb_core.compiled.vectors import BLOCK, add_products, add_products_twice, dot
+
+
+@kernel
+def start_search(candidates: Candidates, bonus: Bonus) -> Search:
+    """Upper bounds of the scores, by the bonus of A(x) = |x|^2 I / lambda; no score is known yet."""
+    _, squares, value, slopes = candidates
+    n, K = slopes.shape
+    upper, checksum = np.empty(n), 0.0
+    for a in range(n):
+        square = squares[a] / bonus.regularization
+        largest = math.sqrt(bonus.beta * square * dot(slopes[a], slopes[a]))
+        if K > 1:
+            largest += bonus.half_sum * bonus.beta * square
+        upper[a] = value[a] + largest
+        upper[a] += bonus.slack * (abs(value[a]) + abs(upper[a]))
+        checksum += upper[a]
+    order = np.argsort(-upper, kind="mergesort")
+    return Search(upper, order, np.zeros(n), np.zeros(n, dtype=np.bool_), math.isfinite(checksum))
+
+
+@kernel
+def next_batch(candidates: Candidates, search: Search, tie_tolerance: float, limit: int) -> Batch:
+    """At most `limit` actions to score next, in increasing order, and the choice if there are none."""
+    value = candidates.value
+    upper, order, scores, known, _ = search
+    n = value.size
+    best, scale, count = -np.inf, 0.0, 0
+    for a in range(n):
+        if known[a]:
+            best, scale, count = max(best, scores[a]), max(scale, abs(scores[a])), count + 1
+    if scale == 0.0:
+        scale = 1.0
+    action, margin = NO_ACTION, np.inf
+    beside_best = False
+    for a in range(n):
+        if not known[a]:
+            continue
+        gap = (best - scores[a]) / scale
+        if action == NO_ACTION and gap <= tie_tolerance:
+            action = a
+        if gap == 0.0 and not beside_best:
+            beside_best = True  # the best score itself has no distance from the boundary
+        else:
+            margin = min(margin, abs(gap - tie_tolerance))
+    index, size = np.empty(min(limit, n - count), dtype=np.intp), 0
+    reach = best - scale * (tie_tolerance + margin)
+    if count < n:
+        for a in order:
+            if size == index.size:
+                break
+            if not known[a] and (count == 0 or upper[a] >= reach or -value[a] > scale):
+                index[size] = a
+                size += 1
+    index = index[:size]
+    index.sort()
+    return Batch(index, action, margin)
+
+
+@kernel
+def score(candidates: Candidates, search: Search, bonus: Bonus, index: Indices, blocks: Array) -> None:
+    """Enter the scores of some actions from their K x K blocks A(x)."""
+    _, _, value, slopes = candidates
+    scores, known, K = search.scores, search.known, slopes.shape[1]
+    for c in range(index.size):
+        a, block, square = index[c], blocks[c], 0.0
+        for i in range(K):
+            square += slopes[a, i] * dot(block[i], slopes[a])
+        scores[a] = value[a] + math.sqrt(bonus.beta * max(square, 0.0))
+        if K > 1:
+            scores[a] += bonus.half_sum * bonus.beta * largest_eigenvalue(block)
+        known[a] = True
+
+
+@kernel
+def largest_eigenvalue(block: Array) -> float:
+    """The largest eigenvalue of a small symmetric matrix."""
+    return float(np.linalg.eigvalsh(block)[-1])
+
+
+@kernel
+def choose_by_sketch(
+    actions: Array, squares: Array, value: Array, slopes: Array, rows: Array, ridge: Array, numbers: Numbers
+) -> tuple[int, float, int, Array]:
+    """The choice among `Candidates` over a `Sketch`, with the numbers of a `Bonus`.
+
+    Returns the action, or `NO_ACTION` if a bound overflows; its margin; how many actions were scored; and the
+    image of the chosen one.
+    """
+    bonus = Bonus(*numbers)
+    candidates, (n, K) = Candidates(actions, squares, value, slopes), slopes.shape
+    search, images = start_search(candidates, bonus), np.zeros((n, K, ridge.shape[0]))
+    limit, action, margin = 2, NO_ACTION, np.inf
+    while search.finite:
+        index, action, margin = next_batch(candidates, search, bonus.tie_tolerance, limit)
+        if index.size == 0:
+            break
+        blocks = sketch_blocks(actions, index, rows, ridge, bonus.regularization, images)
+        score(candidates, search, bonus, index, blocks)
+        limit *= 2
+    return action, margin, search.known.sum(), images[max(action, 0)].copy()
+
+
+@kernel
+def choose_by_inverse(
+    actions: Array, squares: Array, value: Array, slopes: Array, inverse: Array, numbers: Numbers
+) -> tuple[int, float, int, Array]:
+    """As `choose_by_sketch`, over the lower triangle of the full matrix' inverse."""
+    bonus = Bonus(*numbers)
+    candidates, (n, K) = Candidates(actions, squares, value, slopes), slopes.shape
+    search, images = start_search(candidates, bonus), np.empty((n, K, inverse.shape[0]))
+    limit, action, margin = 2, NO_ACTION, np.inf
+    while search.finite:
+        index, action, margin = next_batch(candidates, search, bonus.tie_tolerance, limit)
+        if index.size == 0:
+            break
+        blocks = inverse_blocks(actions, index, inverse, images)
+        score(candidates, search, bonus, index, blocks)
+        limit *= 2
+    return action, margin, search.known.sum(), images[max(action, 0)].copy()
+
+
+@kernel
+def sketch_blocks(
+    actions: Array, index: Indices, rows: Array, ridge: Array, regularization: float, images: Array
+) -> Array:
+    """A(x) of some actions, and their images: see `LowRankCurvature.inverse_blocks`.
+
+    The basis is read once for all of them, for two at a time.
+    """
+    n, K, r, d = index.size, images.shape[1], ridge.shape[0], actions.shape[1]
+    basis = rows[:r]
+    for i in range(K):
+        for start in range(0, d, BLOCK):
+            stop = min(start + BLOCK, d)
+            first, last = i * d + start, i * d + stop
+            for c in range(0, n - 1, 2):
+                a, b = index[c], index[c + 1]
+                x, y = actions[a, start:stop], actions[b, start:stop]
+                add_products_twice(basis, first, last, x, y, images[a, i], images[b, i])
+            if n % 2:
+                a = index[n - 1]
+                add_products(basis, first, last, actions[a, start:stop], images[a, i])
+    blocks, whitened = np.empty((n, K, K)), np.empty((K, r))
+    for c in range(n):
+        image, block = images[index[c]], blocks[c]
+        square = dot(actions[index[c]], actions[index[c]])
+        for i in range(K):
+            whitened[i] = image[i]
+            forward(ridge, whitened[i])
+            for j in range(i + 1):
+                outside = -dot(image[i], image[j])
+                if i == j:
+                    outside += square
+                block[i, j] = block[j, i] = outside / regularization + dot(whitened[i], whitened[j])
+    return blocks

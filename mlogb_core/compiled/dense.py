@@ -1,0 +1,153 @@
+"""The round over the full matrix, of whose inverse the lower triangle is given, column-major."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mlogb_core._validation import Array
+from mlogb_core.compiled.algebra import cholesky, forward
+from mlogb_core.compiled.arguments import Change, DenseStep, Indices, Played
+from mlogb_core.compiled.kernel import kernel
+from mlogb_core.compiled.link import loss_at
+from mlogb_core.compiled.step import step_weights
+from mlogb_core.compiled.vectors import add_rows, axpy, dot
+
+
+@kernel
+def inverse_blocks(actions: Array, index: Indices, inverse: Array, images: Array) -> Array:
+    """A(x) of some actions, and their images; the inverse is read once for all of them.
+
+    A column's part in block row i gives an entry of row i of the image by a dot product, and by
+    symmetry a multiple of that part to the image's row of the column's own block. Two columns and two
+    actions at a time: what is loaded once then serves up to eight multiplications.
+    """
+    n, K, d = index.size, images.shape[1], actions.shape[1]
+    for c in range(n):
+        images[index[c]] = 0.0
+    for j in range(K):
+        for b in range(0, d, 2):
+            pair = 1 if b + 1 < d else 0  # else the column is its own neighbour, with the weight 0
+            column, other = j * d + b, j * d + b + pair
+            for i in range(j, K):
+                # In the diagonal block, below the two columns' 2 x 2 corner, which follows.
+                first = b + 1 + pair if i == j else 0
+                start, stop = i * d + first, (i + 1) * d
+                p, q = inverse[start:stop, column], inverse[start:stop, other]
+                for c in range(0, n - 1, 2):
+                    s, t = index[c], index[c + 1]
+                    x, y = actions[s], actions[t]
+                    one, two, three, four = _dots_and_add_twice(
+                        p,
+                        q,
+                        x[first:],
+                        y[first:],
+                        images[s, j, start:stop],
+                        images[t, j, start:stop],
+                        x[b],
+                        pair * x[b + pair],
+                        y[b],
+                        pair * y[b + pair],
+                    )
+                    images[s, i, column] += one
+                    images[s, i, other] += pair * two
+                    images[t, i, column] += three
+                    images[t, i, other] += pair * four
+                if n % 2:
+                    s = index[n - 1]
+                    x = actions[s]
+                    one, two = _dots_and_add(
+                        p, q, x[first:], images[s, j, start:stop], x[b], pair * x[b + pair]
+                    )
+                    images[s, i, column] += one
+                    images[s, i, other] += pair * two
+            for c in range(n):
+                x, image = actions[index[c]], images[index[c], j]
+                image[column] += inverse[column, column] * x[b]
+                if pair:
+                    image[column] += inverse[other, column] * x[b + 1]
+                    image[other] += inverse[other, column] * x[b] + inverse[other, other] * x[b + 1]
+    blocks = np.empty((n, K, K))
+    for c in range(n):
+        blocks[c] = _block(images[index[c]], actions[index[c]])
+    return blocks
+
+
+@kernel
+def _dots_and_add(p: Array, q: Array, x: Array, out: Array, a: float, b: float) -> tuple[float, float]:
+    """Dot products of x with p and q; `out += a p + b q`."""
+    one = two = 0.0
+    for i in range(p.size):
+        one += p[i] * x[i]
+        two += q[i] * x[i]
+        out[i] += a * p[i] + b * q[i]
+    return one, two
+
+
+@kernel
+def _dots_and_add_twice(
+    p: Array, q: Array, x: Array, y: Array, to_x: Array, to_y: Array, a: float, b: float, c: float, d: float
+) -> tuple[float, float, float, float]:
+    """`_dots_and_add` for two vectors at once."""
+    one = two = three = four = 0.0
+    for i in range(p.size):
+        u, v = p[i], q[i]
+        one += u * x[i]
+        two += v * x[i]
+        three += u * y[i]
+        four += v * y[i]
+        to_x[i] += a * u + b * v
+        to_y[i] += c * u + d * v
+    return one, two, three, four
+
+
+@kernel
+def _block(image: Array, action: Array) -> Array:
+    """A(x), symmetric to the bit, from the image under the inverse."""
+    K, d = image.shape[0], action.size
+    block = np.empty((K, K))
+    for i in range(K):
+        for j in range(i + 1):
+            one = dot(image[i, j * d : (j + 1) * d], action)
+            other = dot(image[j, i * d : (i + 1) * d], action)
+            block[i, j] = block[j, i] = (one + other) / 2.0
+    return block
+
+
+@kernel
+def step_by_inverse(parameter: Array, played: Played, step_size: float) -> DenseStep:
+    """The step before its projection: see `DenseCurvature.newton_step`."""
+    loss = loss_at(parameter, played.action, played.outcome)
+    weights = step_weights(_block(played.image, played.action), loss, step_size)
+    point = parameter.reshape(-1).copy()
+    for i in range(weights.size):
+        axpy(-step_size * weights[i], played.image[i], point)
+    return DenseStep(point, math.sqrt(dot(point, point)), _largest(loss.factor, played.action))
+
+
+@kernel
+def change_of_inverse(parameter: Array, played: Played, step_size: float) -> Change:
+    """What the Hessian at a parameter, times the step size, changes in the inverse: `base.inverse_change`."""
+    K = parameter.shape[0]
+    factor = loss_at(parameter, played.action, 0).factor
+    block = _block(played.image, played.action)
+    inner = np.eye(K) + step_size * np.dot(factor.T, np.dot(block, factor))
+    upper, definite = cholesky(inner, K, 0.0)
+    rows, weights = np.zeros_like(played.image), np.empty((K, K))
+    if definite:
+        for k in range(K):  # the columns of L^-1 F' for the lower factor L
+            weights[k] = factor[k]
+            forward(upper, weights[k])
+        for i in range(K):
+            add_rows(weights[:, i].copy(), played.image, 0, rows.shape[1], rows[i])
+    return Change(rows, _largest(factor, played.action), definite)
+
+
+@kernel
+def _largest(factor: Array, action: Array) -> float:
+    """A lower bound of the largest eigenvalue of FF' (x) xx'."""
+    largest = 0.0
+    for k in range(factor.shape[0]):
+        largest = max(largest, float(np.sum(factor[:, k] ** 2)))
+    return largest * dot(action, action)

@@ -1,0 +1,177 @@
+r"""The smallest eigenpair of a core: for K = 1 what a shrink needs, and what would take most of a round.
+
+With the last row and column set apart, :math:`M = \begin{pmatrix} C & b \\ b^\top & c\end{pmatrix}`,
+an eigenvalue below those of C is a root of
+
+.. math:: h(\mu) = c - \mu - b^\top (C - \mu I)^{-1} b,
+
+with the eigenvector :math:`(-(C - \mu I)^{-1}b,\, 1)`. There h is decreasing, so that it has at most
+one root, and by interlacing that is the smallest eigenvalue of M. With a Cholesky factor of
+:math:`C - \sigma I`, j steps of Lanczos' method from b give a rational function with the first 2j
+derivatives of h in :math:`\sigma`. By Gauss' quadrature it exceeds h, and so does its root exceed
+:math:`\mu`. A few steps from 0 lead near enough that at the next :math:`\sigma` two or three reach
+roundoff. That this second Cholesky factor exists proves :math:`\mu \le \sigma < \lambda_{\min}(C)`:
+no smaller eigenvalue was missed. The residual is measured, and that the vector's value is this root.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf
+
+from mlogb_core._validation import Array
+from mlogb_core.compiled.algebra import backward, cholesky, forward
+from mlogb_core.compiled.kernel import kernel
+from mlogb_core.compiled.vectors import add_products, add_rows, axpy, dot
+
+#: Order from which on LAPACK's Cholesky factor, by blocks, takes less time than a kernel's.
+BLOCKED = 128
+#: An eigenvalue, its unit vector, and whether it has been shown to be the smallest one.
+Pair = tuple[float, Array, bool]
+_ROUGHLY = 3e-3  # how well a root is known where the next shift is taken
+_STEPS = 24  # of Lanczos' method
+_EPS = float(np.finfo(np.float64).eps)
+
+
+def smallest_eigenpair(matrix: Array) -> Pair:
+    """Smallest eigenvalue and unit eigenvector of a positive semidefinite matrix, if they are certain."""
+    if len(matrix) < BLOCKED:
+        return _smallest_by_kernel(matrix)
+    n, shift = len(matrix) - 1, 0.0
+    for enough in (_ROUGHLY, 0.0):  # as in the kernel, with LAPACK's factor
+        leading = matrix[:n, :n].copy()
+        leading.flat[:: n + 1] -= shift
+        factor, info = dpotrf(leading.T, lower=1, clean=0, overwrite_a=1)
+        if info != 0:
+            break
+        root, pair = _secular_root(factor.T, matrix, shift, enough)
+        if pair[2]:
+            return pair
+        shift += root
+    return 0.0, matrix[0], False
+
+
+@kernel
+def _smallest_by_kernel(matrix: Array) -> Pair:
+    n, shift = matrix.shape[0] - 1, 0.0
+    for enough in (_ROUGHLY, 0.0):
+        upper, definite = cholesky(matrix, n, shift)
+        if not definite:
+            break
+        root, pair = _secular_root(upper, matrix, shift, enough)
+        if pair[2]:
+            return pair
+        shift += root
+    return 0.0, matrix[0], False
+
+
+@kernel
+def _secular_root(upper: Array, matrix: Array, shift: float, enough: float) -> tuple[float, Pair]:
+    """The root of the model at a shift, of which `upper` is the Cholesky factor of the leading block.
+
+    Lanczos' vectors are added until the root changes by no more than the share `enough` of itself, which
+    leaves the vector undone, or until the residual is roundoff. Returned is the root less the shift.
+    """
+    n, scale = upper.shape[0], 0.0
+    for i in range(n + 1):
+        scale = max(scale, matrix[i, i])
+    right = matrix[n, :n].copy()
+    corner = float(matrix[n, n]) - shift
+    forward(upper, right)
+    square = dot(right, right)
+    vectors, vector = np.zeros((_STEPS + 1, n)), np.zeros(n + 1)
+    diagonal, off_diagonal, overlap = np.empty(_STEPS), np.empty(_STEPS), np.empty(_STEPS)
+    root = 0.0
+    if not square > 0.0:
+        return root, (0.0, vector, False)
+    vectors[0] = right / math.sqrt(square)
+    for j in range(_STEPS):
+        new = vectors[j + 1]
+        new[:] = vectors[j]
+        backward(upper, new)
+        forward(upper, new)
+        diagonal[j] = dot(vectors[j], new)
+        overlap[: j + 1] = 0.0
+        add_products(vectors, 0, n, new, overlap[: j + 1])
+        add_rows(-overlap[: j + 1], vectors, 0, n, new)
+        off_diagonal[j] = math.sqrt(dot(new, new))
+        old = root
+        if j == 0:  # the larger root of a quadratic equation lies behind the pole
+            a = diagonal[0]
+            root = math.sqrt((1.0 - a * corner) ** 2 + 4.0 * a * square)
+            root = 2.0 * (corner - square) / (1.0 + a * corner + root)
+        root, weights, slope = _model_root(diagonal[: j + 1], off_diagonal, square, corner, root)
+        residual = abs(root * off_diagonal[j] * weights[j]) * math.sqrt(square / slope)
+        if residual <= _EPS * math.sqrt(scale):
+            if root > 4.0 * _EPS * scale:
+                break
+            add_rows(-math.sqrt(square) * weights, vectors, 0, n, vector[:n])
+            backward(upper, vector[:n])
+            vector[n] = 1.0
+            vector /= math.sqrt(dot(vector, vector))
+            value, residual = _rayleigh(matrix, vector)
+            # A leading block that is singular to roundoff may have a root at 0 and a vector of another pair.
+            certain = residual <= 8.0 * _EPS * scale and value - shift <= 8.0 * _EPS * scale
+            return root, (value, vector, certain)
+        if j > 0 and abs(root - old) < enough * abs(root):  # a root can stand still before its vector
+            break
+        new /= off_diagonal[j]
+    return root, (0.0, vector, False)
+
+
+@kernel
+def _model_root(
+    diagonal: Array, off_diagonal: Array, square: float, corner: float, start: float
+) -> tuple[float, Array, float]:
+    """The root below the pole of `corner - x - square * g[0]`, with (I - x T) g the first unit vector.
+
+    By Newton's method, kept in a bracket. Also returns g and the negative of the derivative.
+    """
+    n, root = diagonal.size, start
+    low, high = -np.inf, np.inf
+    inverse, ratios, weights, slope = np.empty(n), np.empty(n), np.empty(n), 1.0
+    for _ in range(60):
+        positive = True
+        for i in range(n):
+            pivot, weights[i] = 1.0 - root * diagonal[i], 1.0
+            if i > 0:
+                pivot -= ratios[i - 1] * root * off_diagonal[i - 1]
+                weights[i] = ratios[i - 1] * weights[i - 1]
+            if not pivot > 0.0:
+                positive = False
+                break
+            inverse[i] = 1.0 / pivot
+            ratios[i] = root * off_diagonal[i] * inverse[i]
+        step = 0.0
+        if positive:
+            slope = 0.0
+            for i in range(n - 1, -1, -1):
+                weights[i] *= inverse[i]
+                if i + 1 < n:
+                    weights[i] += ratios[i] * weights[i + 1]
+                    slope += 2.0 * off_diagonal[i] * weights[i] * weights[i + 1]
+                slope += diagonal[i] * weights[i] * weights[i]
+            slope = 1.0 + square * slope
+            step = (corner - root - square * weights[0]) / slope
+            if abs(step) <= 4e-16 * abs(root):
+                break
+        if positive and step > 0.0:
+            low = root
+        else:
+            high = root
+        root += step
+        if not (positive and root < high):
+            root = 0.5 * (high + low) if low > -np.inf else min(0.5 * high, 2.0 * high)
+    return root, weights, slope
+
+
+@kernel
+def _rayleigh(matrix: Array, vector: Array) -> tuple[float, float]:
+    """The Rayleigh quotient of a unit vector and the length of its residual."""
+    image = np.zeros(vector.size)
+    add_products(matrix, 0, vector.size, vector, image)
+    value = dot(image, vector)
+    axpy(-value, vector, image)
+    return value, math.sqrt(dot(image, image))

@@ -1,0 +1,319 @@
+"""The policy whose rounds are played by kernels: the only module here that knows policies and curvatures.
+
+State, validation, radius and errors are those of `OptimisticPolicy`, so that a saved state can go on in
+either form. Large factorisations, products with several vectors at once, eigenpairs for K > 1 and what a
+kernel leaves undone are the business of BLAS and LAPACK, called between the kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+from scipy.linalg.blas import dsymv, dsyrk
+
+from mlogb_core import _thresholds
+from mlogb_core._linalg import (
+    add_product,
+    add_to_diagonal,
+    cholesky,
+    cholesky_solve,
+    smallest_eigenpairs,
+)
+from mlogb_core._validation import Array
+from mlogb_core.choice import Choice
+from mlogb_core.compiled import algebra
+from mlogb_core.compiled.arguments import (
+    DONE,
+    NO_ACTION,
+    NOT_PROJECTED,
+    OVERFLOW,
+    WITHOUT_FRAME,
+    Bonus,
+    Candidates,
+    Frame,
+    Played,
+    Settings,
+    Sketch,
+    Step,
+)
+from mlogb_core.compiled.choose import choose_by_inverse, choose_by_sketch, next_batch, score, start_search
+from mlogb_core.compiled.dense import change_of_inverse, step_by_inverse
+from mlogb_core.compiled.eigenpair import BLOCKED, smallest_eigenpair
+from mlogb_core.compiled.link import estimates, loss_at
+from mlogb_core.compiled.shrink import shrink
+from mlogb_core.compiled.step import grown, movement, step, step_in_frame
+from mlogb_core.curvature import DenseCurvature, FrequentDirections
+from mlogb_core.curvature.base import check_regularization
+from mlogb_core.policies.newton import Learned
+from mlogb_core.policies.optimistic import Estimate, OptimisticPolicy, Selected
+from mlogb_core.projection import Resolvent, project_by_lanczos, project_onto_ball
+from mlogb_core.radius import ConstantRadius
+
+#: Numbers in a basis from which on, for K > 1, the products are BLAS' business.
+WIDE = 100_000
+#: Order of the core from which on its smallest eigenpair is found faster than by LAPACK's driver.
+LARGE = 20
+_TINY = 3  # features of the problem on which the kernels are compiled
+
+
+class CompiledPolicy(OptimisticPolicy):
+    """`OptimisticPolicy` over `FrequentDirections` or `DenseCurvature` with compiled kernels.
+
+    Parameters
+    ----------
+    curvature, rewards, step_size, norm_bound, radius, tie_tolerance
+        As in `OptimisticPolicy`.
+
+    Raises
+    ------
+    ValueError
+        If the curvature is of another class, a subclass included; the message names it.
+
+    Notes
+    -----
+    A subclass may override `select`, `scores` and `update`. What they are made of (names with an underscore)
+    are kernels here, and an `OptimisticPolicy` that changes one of these has to be played without
+    `compiled=True`.
+    """
+
+    compiled = True
+
+    def __init__(self, curvature: Any, rewards: Any, **settings: Any) -> None:
+        super().__init__(curvature, rewards, **settings)
+        self._half_sum = 0.5 * float(self.rewards.sum())
+        if curvature.n_features != _TINY:
+            compile_kernels()
+
+    @property
+    def curvature(self) -> Any:
+        """The accumulated Hessian, whose arrays the kernels read and write."""
+        return self._curvature
+
+    @curvature.setter
+    def curvature(self, curvature: Any) -> None:
+        # Exactly these: of a subclass the kernels would leave out what it does otherwise.
+        if type(curvature) not in (FrequentDirections, DenseCurvature):
+            raise ValueError(
+                "curvature must be a sketch or the full Hessian, of the class FrequentDirections or "
+                f"DenseCurvature itself, got {type(curvature).__qualname__}: without compiled=True it is "
+                "played by its own code"
+            )
+        self._curvature = curvature
+
+    def _estimate(self, actions: Array, squares: Array) -> Estimate:
+        actions = _writable(actions)
+        value, slopes = estimates(actions, self.parameter, self.rewards)
+        return Estimate(actions, squares, value, slopes)
+
+    def _best(self, estimate: Estimate) -> tuple[Choice, int, Selected | None]:
+        beta = self.beta
+        if beta == 0.0:
+            return super()._best(estimate)
+        curvature = self.curvature
+        numbers = beta, self._half_sum, curvature.regularization, self.tie_tolerance, _thresholds.SLACK
+        if isinstance(curvature, DenseCurvature):
+            selection = choose_by_inverse(*estimate, curvature.inverse, numbers)
+        elif self._is_wide():
+            return self._best_by_blas(estimate, Bonus(*numbers))
+        else:
+            selection = choose_by_sketch(*estimate, curvature._rows, self._ridge(), numbers)
+        action, margin, scored, image = selection
+        if action == NO_ACTION:
+            return super()._best(estimate)  # which tells overflow from a large sum
+        return Choice(action, margin), scored, Selected(estimate.actions[action].copy(), image)
+
+    def _best_by_blas(self, estimate: Estimate, bonus: Bonus) -> tuple[Choice, int, Selected | None]:
+        """As `choose_by_sketch`, with the products left to BLAS."""
+        sketch, candidates, limit = self.curvature, Candidates(*estimate), 2
+        search = start_search(candidates, bonus)
+        if not search.finite:
+            return super()._best(estimate)
+        images = np.empty((*candidates.slopes.shape, sketch.rank))
+        while True:
+            index, action, margin = next_batch(candidates, search, bonus.tie_tolerance, limit)
+            if not index.size:
+                selected = Selected(candidates.actions[action].copy(), images[action].copy())
+                return Choice(action, margin), int(search.known.sum()), selected
+            part = candidates.actions[index]
+            images[index] = image = sketch.images(part)
+            score(candidates, search, bonus, index, sketch.inverse_blocks(part, image))
+            limit *= 2
+
+    def _batch_size(self) -> int:
+        return 2  # choosing takes no time here
+
+    def _is_wide(self) -> bool:
+        """Whether products with K vectors at once pay for the call of BLAS."""
+        curvature = self.curvature
+        return bool(curvature.n_outcomes > 1 and curvature.image_cost >= WIDE)
+
+    def _ridge(self) -> Array:
+        """The transposed Cholesky factor, whose rows are contiguous."""
+        sketch = self.curvature
+        if sketch._factor is None:
+            rank = len(sketch.core)
+            if rank == 0:
+                return np.empty((0, 0))
+            if rank < BLOCKED:
+                upper, definite = algebra.cholesky(sketch.core, rank, -sketch.regularization)
+                if definite:  # else LAPACK has the last word, and the message
+                    sketch._factor = upper.T
+        ridge: Array = sketch._ridge_factor().T if sketch._factor is None else sketch._factor.T
+        return ridge
+
+    def _learn(self, action: Array, outcome: int) -> Learned:
+        action, image = _writable(action), self._image_of(action)
+        if image is None:
+            image = self.curvature.images(action[None])[0]
+        played = action, image, outcome
+        if isinstance(self.curvature, DenseCurvature):
+            parameter, multiplier = self._step_by_inverse(Played(*played))
+        else:
+            _, parameter, multiplier, core, largest = self._step(*played)
+        moved = 0.0, 0.0
+        if self.radius.needs_movement:
+            moved = movement(self.parameter, parameter, action, outcome, self.step_size, multiplier)
+        if isinstance(self.curvature, DenseCurvature):
+            self._change_inverse(parameter, Played(*played))
+        else:
+            self._add(core, largest)
+        return Learned(parameter, moved)
+
+    def _step(self, action: Array, image: Array, outcome: int) -> Step:
+        """The projected step and the core of the joint basis that follows."""
+        sketch, wide, parameter = self.curvature, self._is_wide(), self.parameter
+        view = sketch._rows, sketch.core, self._ridge()
+        numbers = (
+            self.step_size,
+            sketch.regularization,
+            self.norm_bound,
+            _thresholds.ROUNDOFF,
+            _thresholds.SMALLEST_SQUARE,
+            _thresholds.WELL_OUTSIDE,
+            _thresholds.OVERLAP,
+        )
+        taken = None if wide else step(*view, parameter, action, image, outcome, numbers)
+        if taken is None or taken.state in (WITHOUT_FRAME, NOT_PROJECTED):
+            inside, fresh, outside = (sketch._split if wide else sketch._split_carefully)(action, image)
+            sketch._rows[sketch.rank : sketch.rank + len(fresh)] = fresh
+            given = Sketch(*view), Frame(inside, np.ascontiguousarray(outside))
+            taken = step_in_frame(*given, parameter, Played(action, image, outcome), Settings(*numbers))
+            if taken.state == NOT_PROJECTED:
+                taken = self._projected(*given, taken, action)
+        if taken.state == OVERFLOW:
+            raise ArithmeticError("the step overflows")
+        return taken
+
+    def _projected(self, view: Sketch, frame: Frame, taken: Step, action: Array) -> Step:
+        """As in `LowRankCurvature.newton_step`, by Cholesky factors: for an ill-conditioned core."""
+        lam, point, n = self.curvature.regularization, taken.parameter.reshape(-1), len(taken.core)
+        rows = view.rows[:n]
+        local = rows @ point
+        rest = math.sqrt(max(float(point @ point - local @ local), 0.0))
+        image = np.append(taken.core @ local + lam * local, lam * rest)
+
+        def resolvent_at(multiplier: float) -> Resolvent:
+            shifted = taken.core.copy()
+            add_to_diagonal(shifted, lam + multiplier)
+            ridge = cholesky(shifted)
+
+            def solve(vector: Array) -> Array:
+                solution: Array = vector / (lam + multiplier)
+                solution[:-1] = cholesky_solve(ridge, vector[None, :-1])[0]
+                return solution
+
+            return solve
+
+        start = np.append(local, rest)
+        projected, multiplier = project_onto_ball(resolvent_at, start, image, self.norm_bound)
+        scale = lam / (lam + multiplier)
+        point = scale * point + (projected[:-1] - scale * local) @ rows
+        parameter = point.reshape(taken.parameter.shape)
+        core = grown(view.core, frame, loss_at(parameter, action, 0).factor)
+        return Step(DONE, parameter, multiplier, core, float(core.diagonal().max(initial=0.0)))
+
+    def _add(self, core: Array, largest: float) -> None:
+        """What `FrequentDirections.add` does, with the core of the joint basis at hand."""
+        sketch, n, kept = self.curvature, len(core), self.curvature.sketch_size
+        check_regularization(sketch.regularization, largest)
+        if n <= kept or not sketch._is_due():
+            sketch._end_round(core)
+            return
+        discarded, removed = _smallest(core, n - kept)
+        rows, wide = sketch._rows[:n], self._is_wide()
+        core, scaled = shrink(rows, core, removed, kept, discarded, not wide)
+        if wide:
+            add_product(rows[:kept], scaled[:, :kept].T, removed @ rows, scale=-1.0)
+        sketch._end_round(core)
+        sketch.shrinkage += discarded
+
+    def _step_by_inverse(self, played: Played) -> tuple[Array, float]:
+        """What `DenseCurvature.newton_step` does."""
+        taken = step_by_inverse(self.parameter, played, self.step_size)
+        check_regularization(self.curvature.regularization, taken.largest)
+        if taken.norm <= self.norm_bound:
+            return taken.point.reshape(self.parameter.shape), 0.0
+        rows = math.sqrt(self.step_size) * self._change(self.parameter, played, self.step_size)
+
+        def apply_inverse(vector: Array) -> Array:
+            return np.asarray(dsymv(1.0, self.curvature.inverse, vector, lower=1) - (rows @ vector) @ rows)
+
+        point, multiplier = project_by_lanczos(apply_inverse, taken.point, self.norm_bound)
+        return point.reshape(self.parameter.shape), multiplier
+
+    def _change_inverse(self, parameter: Array, played: Played) -> None:
+        """What `DenseCurvature.add` does."""
+        rows = self._change(parameter, played, 1.0)
+        dsyrk(-1.0, rows.T, beta=1.0, c=self.curvature.inverse, lower=1, overwrite_c=1)
+
+    def _change(self, parameter: Array, played: Played, step_size: float) -> Array:
+        change = change_of_inverse(parameter, played, step_size)
+        if not change.definite:
+            raise ArithmeticError(f"a matrix of order {self.rewards.size} is not positive definite")
+        check_regularization(self.curvature.regularization, change.largest)
+        return change.rows
+
+
+def _smallest(core: Array, count: int) -> tuple[float, Array]:
+    """What a shrink takes from a core, and the eigenvectors that it removes, as rows."""
+    if count == 1 and len(core) >= LARGE:
+        value, vector, certain = smallest_eigenpair(core)
+        if certain:
+            return max(value, 0.0), vector[None]
+    values, vectors = smallest_eigenpairs(core, count)
+    return max(float(values[-1]), 0.0), np.ascontiguousarray(vectors.T)
+
+
+def _writable(array: Array) -> Array:
+    """The array, or its copy if it is read-only or not aligned: numba would compile each kernel again."""
+    return array if array.flags.behaved else array.copy()
+
+
+@cache
+def compile_kernels() -> None:
+    """Play a few rounds of a tiny problem, so that no round of a larger one waits for the compiler."""
+    settings: dict[str, Any] = {"step_size": 5.0, "norm_bound": 0.5, "radius": ConstantRadius(0.1)}
+    identity = np.eye(_TINY)
+    for n_outcomes in (1, 2):
+        for curvature in (
+            DenseCurvature(n_outcomes, _TINY, 1.0),
+            FrequentDirections(n_outcomes, _TINY, 1.0, sketch_size=2),
+        ):
+            policy = CompiledPolicy(curvature, np.ones(n_outcomes), **settings)
+            for actions in identity[np.arange(2 * _TINY)[:, None] % _TINY - np.arange(2)]:
+                policy.update(actions[policy.select(actions)], 0)
+            policy.update(np.zeros(_TINY), 0)  # the frame is not left to the kernel
+    # And what so small a problem never needs.
+    estimate = policy._estimate(identity, np.ones(_TINY))
+    policy._best_by_blas(estimate, Bonus(0.1, 0.5, 1.0, 0.0, 0.0))
+    movement(policy.parameter, policy.parameter, identity[0], 0, 1.0, 0.0)
+    sketch = policy.curvature
+    view = Sketch(sketch._rows, sketch.core, policy._ridge())
+    frame = Frame(np.zeros_like(view.core[:2]), np.empty((2, 0)))
+    taken = Step(NOT_PROJECTED, 2.0 * policy.parameter, 0.0, view.core, 0.0)
+    policy._projected(view, frame, taken, identity[0])
+    for order in (_TINY, BLOCKED):
+        smallest_eigenpair(np.eye(order) + 0.1)
