@@ -879,7 +879,7 @@ def test_lapack_does_not_converge(kind, calls):
 def test_an_interrupt_inside_lapack_changes_nothing(kind):
     """Ctrl-C is handed on as it is."""
     policy = make(kind, 2, 6, norm_bound=0.3, radius=TheoremRadius(0.1, scale=1e-3))
-    random_rounds(policy, 17, seed=51)
+    random_rounds(policy, 16, seed=51)  # A buffered sketch shrinks in the next one.
     actions = 3.0 * np.random.default_rng(53).standard_normal((5, 6))
     reached = 0
     for name in OPERATIONS:
