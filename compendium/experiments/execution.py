@@ -13,11 +13,10 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import joblib
 import pandas as pd
@@ -30,7 +29,6 @@ from compendium.experiments.trials import TrialSpec
 Specs = Mapping[str, TrialSpec]
 #: The address of a trial with its table, or with the reason why there is none.
 Arrival = tuple[str, pd.DataFrame | str]
-Value = TypeVar("Value")
 
 _LOG = logging.getLogger(__name__)
 _SHOWN = 5  # failures that a message lists
@@ -135,13 +133,19 @@ def obtain(experiment: str, specs: Sequence[TrialSpec], folder: Path, orders: Or
             raise progress.Stopped("nothing was computed: this was the plan only")
         report({"total": len(part), "stored": len(part) - len(missing)})
         failures = []
-        with _without_warnings_of_workers(orders):
+        with warnings.catch_warnings():
+            # joblib tells of idle workers that leave, which differs from run to run of a notebook.
+            warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")
             for key, result in _computed(missing, orders):
-                kept = result if isinstance(result, str) else _attempt(missing[key], _store, result, folder)
-                if isinstance(kept, str):
-                    failures.append(kept)
+                if not isinstance(result, str):
+                    try:
+                        trials.store(missing[key], result, folder)
+                    except Exception as error:
+                        result = _reason(missing[key], error)
+                if isinstance(result, str):
+                    failures.append(result)
                 else:
-                    frames[key] = kept
+                    frames[key] = result
                     report({"computed": 1})
         _raise_if(failures, len(part))
         if orders.shard:
@@ -159,24 +163,6 @@ def _load(specs: Specs, folder: Path) -> dict[str, pd.DataFrame]:
     """The trials that are stored and can be used."""
     found = {key: trials.load(spec, folder) for key, spec in specs.items()}
     return {key: frame for key, frame in found.items() if frame is not None}
-
-
-def _store(spec: TrialSpec, frame: pd.DataFrame, folder: Path) -> pd.DataFrame:
-    trials.store(spec, frame, folder)
-    return frame
-
-
-@contextmanager
-def _without_warnings_of_workers(orders: Orders) -> Iterator[None]:
-    """Keep out of the outputs of a notebook, which are compared, what differs from run to run.
-
-    joblib tells of idle workers that leave, and Dask of the versions and the sizes on a cluster.
-    """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")
-        if orders.cluster:
-            warnings.simplefilter("ignore")
-        yield
 
 
 def _computed(missing: Specs, orders: Orders) -> Iterator[Arrival]:
@@ -216,6 +202,7 @@ def _computed_on_cluster(missing: Specs, address: str) -> Iterator[Arrival]:
         from dask.distributed import Client, as_completed
     except ImportError:
         raise ImportError("--cluster needs Dask: pip install .[cluster]") from None
+    warnings.simplefilter("ignore")  # versions and sizes differ between clusters; `obtain` ends this
     for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what fails is said once, by this module
     try:
@@ -253,18 +240,17 @@ def _wait(client: Any, arriving: Any, left: int) -> None:
     TrialsFailedError
         If the scheduler is gone, or has had no workers for a while.
     """
-    since = time.monotonic()
+    gone, since = "the Dask scheduler is gone", time.monotonic()
     while client.status == "running":
         if arriving.has_ready():
             return
         time.sleep(_POLL)
         if time.monotonic() - since > _PATIENCE:
-            if not client.scheduler_info(n_workers=-1)["workers"]:
+            # Not `scheduler_info`, which the client itself asks now and then without the workers.
+            if not client.nthreads():
                 gone = "the cluster lost its workers"
                 break
             since = time.monotonic()
-    else:
-        gone = "the Dask scheduler is gone"
     raise TrialsFailedError(f"{gone}, {left} trials are missing; what had arrived is stored")
 
 
@@ -280,30 +266,23 @@ def _compute_on_cluster(spec: TrialSpec, key: str) -> Arrival:
 def _compute(spec: TrialSpec, key: str) -> Arrival:
     """Compute a trial in a worker.
 
-    The address is that of the process that asked: it stands for the sources of the library and the data.
+    The address is that of the process that asked: it stands for the sources of the library and the data. What
+    fails comes back as text, since not every error can be pickled.
     """
-
-    def compute(spec: TrialSpec) -> pd.DataFrame:
+    try:
         if spec.key != key:
             raise RuntimeError(
                 "the worker has another version of the library, or other data, than the process that asked; "
                 "if the sources were edited meanwhile, run again; on a cluster, install the same checkout "
                 "and start the worker again"
             )
-        return spec.compute()
-
-    return key, _attempt(spec, compute)
-
-
-def _attempt(spec: TrialSpec, function: Callable[..., Value], *arguments: Any) -> Value | str:
-    """The value of a function of a trial, or in one line why it has none: not every error can be pickled."""
-    try:
-        return function(spec, *arguments)
+        return key, spec.compute()
     except Exception as error:
-        return _reason(spec, error)
+        return key, _reason(spec, error)
 
 
 def _reason(spec: TrialSpec, error: Exception) -> str:
+    """Say in one line why there is no trial."""
     reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
     return f"{_named(spec)}: {type(error).__name__}: {' '.join(reason.split())}"
 

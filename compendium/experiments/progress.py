@@ -116,21 +116,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-class _Handler(logging.Handler):
-    """Hands what is logged to a function, as a report."""
-
-    def __init__(self, send: Callable[[Report], None]) -> None:
-        super().__init__()
-        self.send = send
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.send({"text": record.getMessage()})
-
-
 @contextmanager
 def _logged(send: Callable[[Report], None]) -> Iterator[None]:
     """Report what is logged about trials while the block runs, in place of writing it to standard error."""
-    handler, loggers = _Handler(send), [logging.getLogger(name) for name in _LOGGERS]
+    handler, loggers = logging.Handler(), [logging.getLogger(name) for name in _LOGGERS]
+    handler.emit = lambda record: send({"text": record.getMessage()})  # type: ignore[method-assign]
     for logger in loggers:
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)

@@ -97,13 +97,15 @@ def test_lines_in_a_log(error, clock):
     ]
 
 
-def test_a_line_before_the_pace_is_known(error, clock, monkeypatch):
+def test_the_pace_is_measured_from_the_first_report(error, clock, monkeypatch):
     monkeypatch.setattr(progress, "_LINE_INTERVAL", 0.0)
     stream = error(False)
     with progress.displayed("tests") as show:
         show({"total": 8, "stored": 0})
         show({"computed": 1})
-    assert stream.getvalue() == "1 of 8 trials done\n"
+        clock[0] += 240
+        show({"computed": 1})
+    assert stream.getvalue() == "1 of 8 trials done\n2 of 8 trials done, about 12 min left\n"
 
 
 def test_without_a_batch_and_a_terminal_nothing_is_shown(error):
@@ -114,7 +116,7 @@ def test_without_a_batch_and_a_terminal_nothing_is_shown(error):
     assert stream.getvalue() == ""
 
 
-def test_a_batch_is_told_also_what_is_logged(error, monkeypatch):
+def test_a_batch_is_told_also_what_is_logged(error, monkeypatch, caplog):
     """And a terminal of its own shows nothing."""
     stream, told = error(True), []
     monkeypatch.setenv(progress.BATCH, "{}")
@@ -131,7 +133,7 @@ def test_a_batch_is_told_also_what_is_logged(error, monkeypatch):
         logger.warning("stored trial %s", 7)
         logger.info("a plan")
     assert told == [{"computed": 1}, {"text": "stored trial 7"}, {"text": "a plan"}]
-    assert stream.getvalue() == ""
+    assert (stream.getvalue(), caplog.records) == ("", [])
     assert (logger.handlers, logger.propagate, logger.level) == ([], True, logging.NOTSET)
 
 
