@@ -10,6 +10,7 @@ import json
 import os
 import re
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -164,22 +165,24 @@ def status() -> None:
     """Show the batches that are under way or were stopped before they were complete."""
     from compendium.experiments import journal
 
-    batches: dict[tuple[str, str], list[journal.State]] = {}
-    for state in journal.states():
-        batches.setdefault((state.experiment, state.run), []).append(state)
-    for (experiment, name), states in batches.items():
-        known = max(states, key=lambda state: len(state.trials))
-        trials = (
-            f"{known.done} of {len(known.trials)} trials stored" if known.trials else "no trial known yet"
-        )
-        running = sum(state.running for state in states)
-        doing = "running" if running else "stopped; the same `mlogb run` goes on from there"
-        if not running and known.error:
-            doing = f"ended with an error, and the same `mlogb run` tries again from there: {known.error}"
-        doing += f" in {running} processes" if running > 1 else ""
-        if not running and not all(state.ended for state in states):
-            doing = "on another machine, and has given no sign of life for a while"
-        print(f"{experiment}/{name}, since {states[0].started}: {trials}; {doing}")
+    batches = journal.batches()
+    for batch in batches:
+        stored = batch.stored()
+        trials = "no trial known yet"
+        if batch.trials:
+            trials = f"{len(stored)} of {len(batch.trials)} trials stored"
+        if batch.running:
+            doing = "running" + (f" in {batch.running} processes" if batch.running > 1 else "")
+        elif batch.unknown:
+            doing = "on another machine; whether it still runs cannot be told from here"
+            if stored:
+                last = datetime.fromtimestamp(max(file.stat().st_mtime for file in stored), UTC)
+                doing += f", the last trial was stored {last.isoformat(timespec='seconds')}"
+        elif batch.error:
+            doing = f"ended with an error, and the same `mlogb run` tries again from there: {batch.error}"
+        else:
+            doing = "stopped; the same `mlogb run` goes on from there"
+        print(f"{batch.experiment}/{batch.run}, since {batch.started}: {trials}; {doing}")
     if not batches:
         print("no batch is under way or was left unfinished; `mlogb runs` lists the finished runs")
 
@@ -191,12 +194,12 @@ def clean(
     """Remove stored trials that no run refers to, and what killed processes left behind."""
     from compendium.runs import cleaning
 
-    found = cleaning.leftovers()
-    for item in found:
-        print(f"{_relative(item.path)}  {item.size / 1e6:.1f} MB")
+    found = cleaning.unneeded()
+    for path, size in found.items():
+        print(f"{_relative(path)}  {size / 1e6:.1f} MB")
     if not dry_run:
         cleaning.remove(found)
-    total = sum(item.size for item in found) / 1e6
+    total = sum(found.values()) / 1e6
     print(f"{len(found)} files or folders, {total:.1f} MB, {'to remove' if dry_run else 'removed'}")
 
 

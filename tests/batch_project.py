@@ -47,7 +47,8 @@ hand_over_environment(run)
 data = {"name": "Digits", "source": "nowhere", "rows": 5000}
 (run / "study.json").write_text(json.dumps({"studies": [{"data": [data], "seed": 1}], "findings": {}}))
 (run / "environment.txt").write_text(" ".join(
-    str(os.environ.get(k)) for k in ("MLOGB_JOBS", "OMP_NUM_THREADS", "MPLBACKEND")) + " " + os.getcwd()[-9:])
+    str(x) for x in (json.loads(os.environ["MLOGB_ORDERS"])["jobs"], os.environ.get("OMP_NUM_THREADS"),
+                     os.environ.get("MPLBACKEND"), os.getcwd()[-9:])))
 (run / "figures").mkdir()
 (run / "figures" / "regret.png").write_bytes(b"png" + label.encode())
 (run / "figures" / "regret.pdf").write_bytes(b"pdf" + label.encode())

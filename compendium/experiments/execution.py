@@ -1,31 +1,36 @@
-"""How the trials of a study are obtained: loaded, computed by worker processes, or on a cluster.
+"""How the trials of a study are obtained: loaded, or computed by worker processes or by a cluster.
 
-A trial that is stored is loaded; every other one is computed and stored as it finishes, so whatever
-is stopped goes on where it was. Who computes it decides nothing: one process, several, the shards of
-a job array or the workers of a Dask cluster give the same bytes. A trial that fails does not take
-the others with it.
+A trial that is stored is loaded. Every other one is computed by a worker and stored by this process as soon
+as it arrives, so a study that is stopped, in whatever way, goes on from the trials that it had. Who computes
+a trial decides nothing: one process, several, the shards of a job array or the workers of a Dask cluster
+give the same bytes. A trial that fails does not stop the others.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import joblib
 import pandas as pd
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_limits
 
-from compendium.experiments import journal, plan, progress, trials
+from compendium.experiments import plan, progress, trials
 from compendium.experiments.trials import TrialSpec
 
+Specs = Mapping[str, TrialSpec]
+#: The address of a trial with its table, or with the reason why there is none.
+Arrival = tuple[str, pd.DataFrame | str]
+
+_LOG = logging.getLogger(__name__)
 _SHOWN = 5  # failures that a message lists
 _CONNECT, _PATIENCE, _POLL = 20.0, 60.0, 0.05  # seconds to reach a scheduler, to wait for workers, to look
 
@@ -56,27 +61,20 @@ class Orders:
     plan_only: bool = False
 
     def as_variables(self) -> dict[str, str]:
-        """The environment variables that carry the orders into a kernel."""
-        return {
-            "MLOGB_JOBS": str(self.jobs),
-            "MLOGB_SHARD": "/".join(map(str, self.shard)) if self.shard else "",
-            "MLOGB_CLUSTER": self.cluster or "",
-            "MLOGB_PLAN_ONLY": "1" if self.plan_only else "",
-        }
+        """The environment variable that carries the orders into a kernel."""
+        return {progress.BATCH: json.dumps(asdict(self))}
 
     @classmethod
     def from_environment(cls) -> Orders:
-        """Read the orders that `as_variables` wrote; without a batch, one job and nothing else."""
-        value = os.environ.get("MLOGB_JOBS") or "1"
-        if not value.isdecimal() or int(value) < 1:
-            raise ValueError(f"MLOGB_JOBS must be a whole number of at least 1, got {value!r}")
-        shard = os.environ.get("MLOGB_SHARD")
-        return cls(
-            jobs=int(value),
-            shard=parse_shard(shard) if shard else None,
-            cluster=os.environ.get("MLOGB_CLUSTER") or None,
-            plan_only=bool(os.environ.get("MLOGB_PLAN_ONLY")),
-        )
+        """Read what `as_variables` wrote; without a batch, as many workers as ``MLOGB_JOBS`` says, or one."""
+        if text := os.environ.get(progress.BATCH):
+            values = json.loads(text)
+            shard = values.pop("shard", None)
+            return cls(shard=shard and tuple(shard), **values)
+        jobs = os.environ.get("MLOGB_JOBS") or "1"
+        if not jobs.isdecimal() or int(jobs) < 1:
+            raise ValueError(f"MLOGB_JOBS must be a whole number of at least 1, got {jobs!r}")
+        return cls(jobs=int(jobs))
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -106,7 +104,7 @@ def obtain(experiment: str, specs: Sequence[TrialSpec], folder: Path, orders: Or
     specs : sequence of TrialSpec
         The trials.
     folder : Path
-        Where trials are kept.
+        Where trials are stored.
     orders : Orders
         What the batch asks for.
 
@@ -122,162 +120,171 @@ def obtain(experiment: str, specs: Sequence[TrialSpec], folder: Path, orders: Or
     progress.Stopped
         If the orders are to stop before the results: a plan, or a shard while others are missing.
     """
-    journal.note(spec.key for spec in specs)
-    missing = [spec for spec in specs if not trials.is_stored(spec, folder)]
-    wanted = missing
-    if orders.shard is not None:
-        number, count = orders.shard
-        absent = {spec.key for spec in missing}
-        wanted = [spec for spec in specs[number - 1 :: count] if spec.key in absent]
-    remote = orders.cluster is not None
-    plan.announce(specs, len(specs) - len(missing), wanted, folder, orders.jobs, remote)
-    if orders.plan_only:
-        raise progress.stopped("nothing was computed: this was the plan only")
-    with progress.shown(experiment) as variables, _environment(variables):
-        first = specs if orders.shard is None else wanted
-        progress.announce(sum(spec.n_rounds for spec in first), len(first))
-        if orders.shard is not None:
-            _compute_shard(specs, wanted, folder, orders, variables)
-            progress.announce(
-                sum(spec.n_rounds for spec in specs) - sum(spec.n_rounds for spec in wanted),
-                len(specs) - len(wanted),
-            )
-        elif orders.cluster is not None and missing:
-            _compute_on_cluster(missing, folder, orders.cluster)
-        return _run(specs, folder, orders.jobs, variables)
+    asked = {spec.key: spec for spec in specs}
+    number, count = orders.shard or (1, 1)
+    part = dict(list(asked.items())[number - 1 :: count])
+    with progress.reporting(experiment) as report:
+        report({"trials": list(asked)})
+        frames = _load(asked, folder)
+        missing = {key: spec for key, spec in part.items() if key not in frames}
+        if _LOG.isEnabledFor(logging.INFO):  # to estimate the time takes time
+            _LOG.info(plan.describe(asked, frames, missing, None if orders.cluster else orders.jobs))
+        if orders.plan_only:
+            raise progress.Stopped("nothing was computed: this was the plan only")
+        report({"total": len(part), "stored": len(part) - len(missing)})
+        failures = []
+        with warnings.catch_warnings():
+            # joblib tells of idle workers that leave, which differs from run to run of a notebook.
+            warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")
+            for key, result in _computed(missing, orders):
+                if not isinstance(result, str):
+                    try:
+                        trials.store(missing[key], result, folder)
+                    except Exception as error:
+                        result = _reason(missing[key], error)
+                if isinstance(result, str):
+                    failures.append(result)
+                else:
+                    frames[key] = result
+                    report({"computed": 1})
+        _raise_if(failures, len(part))
+        if orders.shard:
+            frames |= _load({key: spec for key, spec in asked.items() if key not in frames}, folder)
+            if left := len(asked) - len(frames):
+                raise progress.Stopped(
+                    f"shard {number}/{count} is done: {len(missing)} trials computed, {left} of {len(asked)} "
+                    "are left to other shards; when they are done, run again (with the same shards if "
+                    "another study follows)"
+                )
+    return [frames[key] for key in asked]
 
 
-def _compute_shard(
-    specs: Sequence[TrialSpec],
-    own: Sequence[TrialSpec],
-    folder: Path,
-    orders: Orders,
-    variables: Mapping[str, str],
-) -> None:
-    """Compute this shard's part of the trials, and stop unless the others are there already."""
-    _run(own, folder, orders.jobs, variables)
-    left = sum(not trials.is_stored(spec, folder) for spec in specs)
-    if left and orders.shard:
-        number, count = orders.shard
-        raise progress.stopped(
-            f"shard {number}/{count} is done: {len(own)} trials computed, {left} of {len(specs)} are left to "
-            "other shards; when they are done, run again (with the same shards if another study follows)"
-        )
+def _load(specs: Specs, folder: Path) -> dict[str, pd.DataFrame]:
+    """The trials that are stored and can be used."""
+    found = {key: trials.load(spec, folder) for key, spec in specs.items()}
+    return {key: frame for key, frame in found.items() if frame is not None}
 
 
-def _compute_on_cluster(missing: Sequence[TrialSpec], folder: Path, address: str) -> None:
-    """Compute trials on the workers of a Dask scheduler; this process stores each as it arrives."""
+def _computed(missing: Specs, orders: Orders) -> Iterator[Arrival]:
+    """Compute trials, and yield each as it arrives."""
+    if not missing:
+        return iter(())
+    if orders.cluster:
+        return _computed_on_cluster(missing, orders.cluster)
+    return _computed_here(missing, min(orders.jobs, len(missing)))
+
+
+def _computed_here(missing: Specs, workers: int) -> Iterator[Arrival]:
+    """Compute trials with processes of this machine; with one worker, in this process.
+
+    When a worker is killed, joblib ends all of them and does not say which trial was to blame. The trials
+    that are left are then computed one after the other, each in a process of its own.
+    """
+    left = dict(missing)
+    work = [joblib.delayed(_compute)(spec, key) for key, spec in missing.items()]
+    try:
+        for key, result in joblib.Parallel(n_jobs=workers, return_as="generator_unordered")(work):
+            del left[key]
+            yield key, result
+    except TerminatedWorkerError:
+        if len(missing) == 1:
+            [(key, spec)] = missing.items()
+            yield key, f"{_named(spec)}: a worker process was killed, perhaps for want of memory"
+            return
+        _LOG.warning("a worker process was killed; the trials that are left are computed one at a time")
+        for key, spec in left.items():
+            yield from _computed_here({key: spec}, workers=2)  # with one, it would be this process
+
+
+def _computed_on_cluster(missing: Specs, address: str) -> Iterator[Arrival]:
+    """Compute trials on the workers of a Dask scheduler."""
     try:
         from dask.distributed import Client, as_completed
     except ImportError:
         raise ImportError("--cluster needs Dask: pip install .[cluster]") from None
+    warnings.simplefilter("ignore")  # versions and sizes differ between clusters; `obtain` ends this
     for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # what fails is said once, below
-    failures = []
-    with warnings.catch_warnings():
-        # Outputs are compared, and what Dask remarks about versions and sizes differs between clusters.
-        warnings.simplefilter("ignore")
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what fails is said once, by this module
+    try:
+        client = Client(address, timeout=_CONNECT)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise TrialsFailedError(f"no Dask scheduler answers at {address}: {error}") from None
+    with client:
         try:
-            client = Client(address, timeout=_CONNECT)  # type: ignore[no-untyped-call]
-        except (OSError, ValueError) as error:
-            raise TrialsFailedError(f"no Dask scheduler answers at {address}: {error}") from None
-        with client:
-            try:
-                client.wait_for_workers(1, timeout=_PATIENCE)
-            except TimeoutError:
-                raise TrialsFailedError(f"the cluster at {address} has no workers") from None
-            futures = {client.submit(_caught, _compute, spec, spec.key, pure=False): spec for spec in missing}
-            # With results: to ask for one whose worker has died meanwhile would wait for ever.
-            arriving = as_completed(futures, with_results=True, raise_errors=False)  # type: ignore[no-untyped-call]
-            for future, sent in _while_there_are_workers(client, arriving, len(futures)):
-                _, result = _caught(_stored, futures[future], future.status, sent, folder)
-                if isinstance(result, str):
-                    failures.append(result)
-                future.release()
-    _raise_if(failures, len(missing))
+            client.wait_for_workers(1, timeout=_PATIENCE)
+        except TimeoutError:
+            raise TrialsFailedError(f"the cluster at {address} has no workers") from None
+        futures = {
+            client.submit(_compute_on_cluster, spec, key, pure=False): key for key, spec in missing.items()
+        }
+        # With results: to ask for one whose worker has died meanwhile would wait for ever.
+        arriving = as_completed(futures, with_results=True, raise_errors=False)  # type: ignore[no-untyped-call]
+        for left in range(len(futures), 0, -1):
+            _wait(client, arriving, left)
+            future, result = next(arriving)
+            key = futures[future]
+            if future.status == "error":  # a worker could not even start it, or it took its worker with it
+                yield key, _reason(missing[key], result[1])
+            elif future.status != "finished":
+                yield key, f"{_named(missing[key])}: the cluster gave it up"
+            else:
+                yield result
+            future.release()
 
 
-def _while_there_are_workers(client: Any, arriving: Any, number: int) -> Iterator[tuple[Any, Any]]:
-    """The futures with their results as they are done, or an error when nobody works on them any more."""
-    seen = time.monotonic()
-    while number:
-        if client.status != "running":
-            raise TrialsFailedError(
-                f"the Dask scheduler is gone, {number} trials are missing; what had arrived is stored"
-            )
+def _wait(client: Any, arriving: Any, left: int) -> None:
+    """Wait until a trial arrives.
+
+    Raises
+    ------
+    TrialsFailedError
+        If the scheduler is gone, or has had no workers for a while.
+    """
+    gone, since = "the Dask scheduler is gone", time.monotonic()
+    while client.status == "running":
         if arriving.has_ready():
-            yield next(arriving)
-            number, seen = number - 1, time.monotonic()
-            continue
+            return
         time.sleep(_POLL)
-        if time.monotonic() - seen > _PATIENCE:
-            if not client.scheduler_info(n_workers=-1)["workers"]:
-                raise TrialsFailedError(
-                    f"the cluster lost its workers, {number} trials are missing; what had arrived is stored"
-                )
-            seen = time.monotonic()
+        if time.monotonic() - since > _PATIENCE:
+            # Not `scheduler_info`, which the client itself asks now and then without the workers.
+            if not client.nthreads():
+                gone = "the cluster lost its workers"
+                break
+            since = time.monotonic()
+    raise TrialsFailedError(f"{gone}, {left} trials are missing; what had arrived is stored")
 
 
-def _stored(spec: TrialSpec, status: str, sent: Any, folder: Path) -> pd.DataFrame:
-    """Store what a worker computed, or raise what became of it."""
-    if status == "error":  # a worker could not even start it, or it took its worker with it
-        raise sent[1]
-    if status != "finished":
-        raise RuntimeError("the cluster gave it up")
-    _, result = sent
-    if isinstance(result, str):
-        raise _ToldError(result)
-    trials.store(spec, result, folder)
-    progress.finish(spec.key, spec.n_rounds)
-    return cast("pd.DataFrame", result)
+def _compute_on_cluster(spec: TrialSpec, key: str) -> Arrival:
+    """Compute a trial in a thread of a worker of a cluster, for good with one BLAS thread.
+
+    To lift the limit after each trial, as a trial does, would lift it for the worker's other threads.
+    """
+    threadpool_limits(limits=1)
+    return _compute(spec, key)
 
 
-class _ToldError(Exception):
-    """A failure that a worker told; the message is complete."""
+def _compute(spec: TrialSpec, key: str) -> Arrival:
+    """Compute a trial in a worker.
 
-
-def _run(
-    specs: Sequence[TrialSpec], folder: Path, jobs: int, variables: Mapping[str, str]
-) -> list[pd.DataFrame]:
-    """Load or compute trials with worker processes of this machine, no more than there are to compute."""
-    missing = sum(not trials.is_stored(spec, folder) for spec in specs)
-    workers = min(jobs, max(missing, 1))
-    work = [joblib.delayed(_caught)(_obtain, spec, folder, dict(variables)) for spec in specs]
-    with warnings.catch_warnings():
-        # An idle worker that leaves is no news, and would be some in the outputs of a notebook.
-        warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")
-        try:
-            results = [result for _, result in joblib.Parallel(n_jobs=workers)(work)]
-        except TerminatedWorkerError:
-            progress.say("a worker process was killed; the trials that are left are computed one at a time")
-            results = [_alone(spec, task, folder, variables) for spec, task in zip(specs, work, strict=True)]
-    _raise_if([result for result in results if isinstance(result, str)], len(specs))
-    return results
-
-
-def _alone(spec: TrialSpec, task: Any, folder: Path, variables: Mapping[str, str]) -> pd.DataFrame | str:
-    """A trial with no other beside it, in a process of its own: it may be the one that kills its worker."""
-    if trials.is_stored(spec, folder):
-        return _caught(_obtain, spec, folder, variables)[1]
+    The address is that of the process that asked: it stands for the sources of the library and the data. What
+    fails comes back as text, since not every error can be pickled.
+    """
     try:
-        # Two, since one would be this process.
-        [(_, result)] = joblib.Parallel(n_jobs=2)([task])
-    except TerminatedWorkerError:
-        return f"{_named(spec)}: a worker process was killed, perhaps for want of memory"
-    return cast("pd.DataFrame | str", result)
-
-
-def _caught(
-    function: Callable[..., pd.DataFrame], spec: TrialSpec, *arguments: Any
-) -> tuple[TrialSpec, pd.DataFrame | str]:
-    """A trial's frame, or in one line why there is none: others go on."""
-    try:
-        return spec, function(spec, *arguments)
-    except _ToldError as error:
-        return spec, str(error)
+        if spec.key != key:
+            raise RuntimeError(
+                "the worker has another version of the library, or other data, than the process that asked; "
+                "if the sources were edited meanwhile, run again; on a cluster, install the same checkout "
+                "and start the worker again"
+            )
+        return key, spec.compute()
     except Exception as error:
-        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
-        return spec, f"{_named(spec)}: {type(error).__name__}: {' '.join(reason.split())}"
+        return key, _reason(spec, error)
+
+
+def _reason(spec: TrialSpec, error: Exception) -> str:
+    """Say in one line why there is no trial."""
+    reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+    return f"{_named(spec)}: {type(error).__name__}: {' '.join(reason.split())}"
 
 
 def _named(spec: TrialSpec) -> str:
@@ -293,65 +300,3 @@ def _raise_if(failures: Sequence[str], number: int) -> None:
             *more,
         ]
         raise TrialsFailedError("\n  ".join(lines))
-
-
-def _compute(spec: TrialSpec, key: str) -> pd.DataFrame:
-    """Compute a trial on a worker that shares no folder with this process.
-
-    The address is that of the process that asked: it holds the sources of the library and the data.
-    """
-    # For good: threads of one worker would take turns in setting the limit and lifting it.
-    threadpool_limits(limits=1)
-    if spec.key != key:
-        raise RuntimeError(
-            "the worker has another version of the library, or other data, than the process that asked; "
-            "install the same checkout there and start it again"
-        )
-    return spec.compute()
-
-
-def _obtain(spec: TrialSpec, folder: Path, variables: Mapping[str, str]) -> pd.DataFrame:
-    """Load a trial, or compute and store it; runs in a worker process."""
-    with _environment(variables), _warnings_to_the_watcher():
-        frame = trials.load(spec, folder)
-        if frame is None:
-            frame = spec.compute(progress.counter(spec.key))
-            trials.store(spec, frame, folder)
-        progress.finish(spec.key, spec.n_rounds)
-    return frame
-
-
-class _Watcher(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        progress.say(record.getMessage())
-
-
-@contextmanager
-def _warnings_to_the_watcher() -> Iterator[None]:
-    """Say that a stored trial is bad to the batch: in the notebook it would differ from run to run."""
-    log = logging.getLogger(trials.__name__)
-    if not progress.watched():
-        yield
-        return
-    watcher, before = _Watcher(), log.propagate
-    log.addHandler(watcher)
-    log.propagate = False
-    try:
-        yield
-    finally:
-        log.removeHandler(watcher)
-        log.propagate = before
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

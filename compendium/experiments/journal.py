@@ -1,15 +1,15 @@
-"""The journals of batches: which trials a batch needs, so that its state can be told from outside.
+"""The journals of batches: which trials a run needs, and whether a process works on it.
 
-A batch writes a small file beside the runs when it starts, its studies add the addresses of their
-trials, and it goes away when the run is complete. What is left belongs to a batch under way, or to
-one that was stopped.
+The journal of a run is a small file beside the runs, written when a batch starts and each time a study says
+which trials it needs. It is removed when the run is complete, so a journal belongs to a run that is being
+made, or to one that was stopped. All batches of a run share it, such as the shards of a job array.
 
-Whether a batch is under way is told by a lock that its process holds on a file beside the journal. The
-operating system drops the lock when the process ends, however it ends, and keeps it while the process is
-suspended, so a batch that was stopped by Ctrl-Z or by a closed lid is not taken for dead. Machines may
-share the folder, and not every network file system passes locks on. Of a batch of another machine whose
-lock can be had it is therefore not known whether it has ended: it touches its journal now and then, which
-`status` shows, and nothing of it is ever removed.
+Whether a process works on the run is told by a lock that the process holds on a file of its own beside the
+journal. The operating system drops the lock when the process ends, however it ends, and keeps it while the
+process is suspended, so a batch that was stopped by Ctrl-Z or by a closed lid is not taken for dead. A
+process that can removes its file as it ends. A file that is still there, with a lock that can be had, is
+therefore what a killed process left, unless the process is one of another machine: machines may share the
+folder, and not every network file system passes locks on.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ import hashlib
 import json
 import os
 import socket
-import threading
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,49 +31,50 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-VARIABLE = "MLOGB_JOURNAL"
-#: Seconds without a sign of life after which a batch of another machine is no longer shown as running, and
-#: how often a batch gives one.
-STALE, _BEAT = 600.0, 20.0
 
-
-class State(NamedTuple):
-    """A batch that is not complete.
+class Batch(NamedTuple):
+    """A run that is not complete.
 
     Attributes
     ----------
-    experiment, profile, run : str
-        What it is.
-    running : bool
-        Whether its process lives, suspended or not; for a batch of another machine, whether it has given a
-        sign of life lately.
-    trials : frozenset of str
-        Addresses of the trials that are known to be needed.
-    done : int
-        How many of them are stored.
-    started : str
-        When.
     path : Path
         Its journal.
-    ended : bool
-        Whether it is certain that no process works on it any more.
+    experiment, profile, run : str
+        What it is.
+    started : str
+        When its first batch started.
+    trials : frozenset of str
+        Addresses of the trials that are known to be needed.
     parameters : dict or None
         What the notebook is given; None if the journal does not say.
+    running : int
+        How many processes work on it, suspended or not.
+    unknown : int
+        How many processes of other machines work on it or were killed: this cannot be told here.
     error : str or None
-        With what the batch failed; None if it did not, or was stopped from outside.
+        With what the last batch failed; None if it did not, or was stopped from outside.
     """
 
+    path: Path
     experiment: str
     profile: str
     run: str
-    running: bool
-    trials: frozenset[str]
-    done: int
     started: str
-    path: Path
-    ended: bool = False
+    trials: frozenset[str]
     parameters: dict[str, Any] | None = None
+    running: int = 0
+    unknown: int = 0
     error: str | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is certain that no process works on it."""
+        return not (self.running or self.unknown)
+
+    def stored(self) -> list[Path]:
+        """The files of the trials that are stored."""
+        files = (paths.trials_folder() / f"{key}.parquet" for key in self.trials)
+        return [file for file in files if file.is_file()]
 
 
 def folder() -> Path:
@@ -88,71 +87,35 @@ def owner() -> str:
     return f"{_machine()}-{os.getpid()}"
 
 
-def path_of(experiment: str, run: str, whose: str) -> Path:
-    """The journal of a batch, running or not."""
-    return folder() / f"{experiment}-{run}-{whose}.json"
+def path_of(experiment: str, run: str) -> Path:
+    """The journal of a run."""
+    return folder() / f"{experiment}-{run}.json"
 
 
-@contextmanager
-def kept(
-    experiment: str,
-    profile: str,
-    run: str,
-    plan_only: bool = False,
-    parameters: dict[str, Any] | None = None,
-) -> Iterator[dict[str, str]]:
-    """Keep a journal while the block runs; it is removed if the block ends well.
+def lock_of(journal: Path, whose: str) -> Path:
+    """The file whose lock a process holds while it works on a run.
 
-    Yields the environment that the batch's kernel needs. A batch that is only planned leaves no
-    journal and touches no other: there is nothing to go on with. The same holds for one that failed
-    before a study said which trials it needs.
+    Parameters
+    ----------
+    journal : Path
+        The journal of the run.
+    whose : str
+        The process, as `owner` names it.
     """
-    path = path_of(experiment, run, owner())
-    before = [state for state in states() if (state.experiment, state.run) == (experiment, run)]
-    entry = {
-        "experiment": experiment,
-        "profile": profile,
-        "run": run,
-        "owner": owner(),
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        # Those of a stopped batch before it are needed all the while, not only when the study says so.
-        "trials": sorted(frozenset().union(*(state.trials for state in before))),
-        "parameters": parameters,
-        "ended": False,
-    }
-    with held(path):
-        paths.write_atomically(path, json.dumps(entry))
-        if not plan_only:
-            _forget(experiment, run, without=path)
-        ended = threading.Event()
-        beating = threading.Thread(target=_beat, args=(path, ended), daemon=True)
-        beating.start()
-        try:
-            yield {VARIABLE: str(path)}
-        except BaseException as error:
-            with suppress(OSError, ValueError):  # what stopped the batch is what has to be said
-                entry = json.loads(path.read_text(encoding="utf-8")) | {"ended": True}
-                if isinstance(error, paths.FailureError):
-                    entry["error"] = " ".join(str(error).split())
-                if plan_only or (isinstance(error, paths.FailureError) and not entry["trials"]):
-                    path.unlink(missing_ok=True)
-                else:
-                    paths.write_atomically(path, json.dumps(entry))
-            raise
-        finally:
-            ended.set()
-            beating.join()
-        path.unlink(missing_ok=True)
-        _forget(experiment, run)
+    return journal.with_name(f"{journal.stem}-{whose}.lock")
+
+
+def locks(journal: Path) -> list[Path]:
+    """The files of all processes that work on a run, or were killed."""
+    return sorted(folder().glob(f"{journal.stem}-*.lock"))
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Hold the lock of a journal while the block runs, as the process of its batch does."""
-    lock = lock_of(path)
+def held(lock: Path) -> Iterator[None]:
+    """Hold a lock while the block runs."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as file:
-        # Where a file system has no locks, nobody can tell that the batch has ended, and nothing is removed.
+        # Where a file system has no locks, nobody can tell that a process was killed, and nothing is removed.
         if fcntl is not None:
             with suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_EX)
@@ -162,113 +125,106 @@ def held(path: Path) -> Iterator[None]:
             lock.unlink(missing_ok=True)
 
 
-def lock_of(path: Path) -> Path:
-    """The file whose lock the process of a batch holds, beside its journal."""
-    return path.with_suffix(".lock")
-
-
-def note(keys: Iterable[str]) -> None:
-    """Add the addresses of a study's trials to the journal of the batch, if there is one."""
-    path = Path(os.environ.get(VARIABLE) or "")
-    if path.is_file():
-        entry = json.loads(path.read_text(encoding="utf-8"))
-        entry["trials"] = sorted({*entry["trials"], *keys})
-        paths.write_atomically(path, json.dumps(entry))
-
-
-def states() -> list[State]:
-    """The batches that are under way or were stopped, oldest first."""
-    found = []
-    for path in folder().glob("*.json"):
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            entry = json.loads(path.read_text(encoding="utf-8"))
-            trials = frozenset(entry["trials"])
-            done = sum((paths.trials_folder() / f"{key}.parquet").is_file() for key in trials)
-            alive = False if entry["ended"] else is_alive(entry["owner"], path)
-            found.append(
-                State(
-                    experiment=str(entry["experiment"]),
-                    profile=str(entry["profile"]),
-                    run=str(entry["run"]),
-                    running=_is_fresh(path) if alive is None else alive,
-                    trials=trials,
-                    done=done,
-                    started=str(entry["started"]),
-                    path=path,
-                    ended=alive is False,
-                    parameters=entry.get("parameters"),
-                    error=entry.get("error"),
-                )
-            )
-    return sorted(found, key=lambda state: (state.started, state.path))
-
-
-def unreadable() -> list[Path]:
-    """The journals that say nothing."""
-    known = {state.path for state in states()}
-    return [path for path in folder().glob("*.json") if path not in known]
-
-
-def is_alive(whose: str, path: Path) -> bool | None:
-    """Whether the process that is named so works on the batch of this journal.
-
-    Parameters
-    ----------
-    whose : str
-        The process, as `owner` names it.
-    path : Path
-        The journal, which need not exist.
-
-    Returns
-    -------
-    bool or None
-        True if the lock is held, False if it is not, and None if that cannot be told: on another
-        machine, and where there are no locks.
-    """
-    lock, here = lock_of(path), whose.rpartition("-")[0] == _machine()
+def is_held(lock: Path) -> bool | None:
+    """Whether the process of a lock works, or None if that cannot be told."""
     if not lock.is_file():
-        return False if here else None
+        return False
     if fcntl is None:
         return None
     try:
-        # Shared, so that two that ask do not take each other for the batch.
         with lock.open() as file:
+            # Shared, so that two processes that ask do not take each other for the batch.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except FileNotFoundError:
-        return False if here else None
+        return False
     except OSError:
         return None
-    return False if here else None
+    return False if lock.stem.split("-")[-2] == _machine() else None
 
 
-def remove(path: Path) -> None:
-    """Remove the journal of a batch that has ended, and its lock."""
-    path.unlink(missing_ok=True)
-    lock_of(path).unlink(missing_ok=True)
+@contextmanager
+def kept(
+    experiment: str, profile: str, run: str, parameters: dict[str, Any] | None = None, plan_only: bool = False
+) -> Iterator[Callable[[Iterable[str]], None]]:
+    """Keep the journal of a run while a batch makes it; it is removed if the block ends well.
+
+    It is also removed if the batch fails before a study said which trials it needs: there is nothing to go on
+    with. A batch that is only planned leaves the journal as it is.
+
+    Yields
+    ------
+    callable
+        Adds addresses of trials to the journal.
+    """
+    path = path_of(experiment, run)
+    new: dict[str, Any] = {
+        "experiment": experiment,
+        "profile": profile,
+        "run": run,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "trials": [],
+        "parameters": parameters,
+    }
+
+    def note(keys: Iterable[str]) -> None:
+        with paths.locked(paths.runs_folder()):
+            entry = _read(path) or new
+            needed = entry | {"trials": sorted({*entry["trials"], *keys}), "error": None}
+            if needed != entry or not path.is_file():
+                paths.write_atomically(path, json.dumps(needed))
+
+    with held(lock_of(path, owner())):
+        if plan_only:
+            yield lambda keys: None
+            return
+        note([])
+        try:
+            yield note
+        except paths.FailureError as error:
+            entry = _read(path) or new
+            if entry["trials"]:
+                message = " ".join(str(error).split())
+                paths.write_atomically(path, json.dumps(entry | {"error": message}))
+            else:
+                path.unlink(missing_ok=True)
+            raise
+        path.unlink(missing_ok=True)
 
 
-def _forget(experiment: str, run: str, without: Path | None = None) -> None:
-    """Remove the journals of batches of this run that ended, shards for example."""
-    for state in states():
-        if (state.experiment, state.run) == (experiment, run) and state.ended and state.path != without:
-            remove(state.path)
+def batches() -> list[Batch]:
+    """The runs that are being made or were stopped, oldest first."""
+    found = []
+    for path in folder().glob("*.json"):
+        if entry := _read(path):
+            states = [is_held(lock) for lock in locks(path)]
+            found.append(
+                Batch(
+                    path=path,
+                    experiment=entry["experiment"],
+                    profile=entry["profile"],
+                    run=entry["run"],
+                    started=entry["started"],
+                    trials=frozenset(entry["trials"]),
+                    parameters=entry.get("parameters"),
+                    running=states.count(True),
+                    unknown=states.count(None),
+                    error=entry.get("error"),
+                )
+            )
+    return sorted(found, key=lambda batch: (batch.started, batch.path))
 
 
-def _beat(path: Path, ended: threading.Event) -> None:
-    while not ended.wait(_BEAT):
-        with suppress(OSError):
-            os.utime(path)
+def _read(path: Path) -> dict[str, Any] | None:
+    """The content of a journal, or None if it is not there or is damaged."""
+    try:
+        entry = json.loads(path.read_text(encoding="utf-8"))
+        entry["trials"] = list(entry["trials"])
+        return entry if {"experiment", "profile", "run", "started"} <= set(entry) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _machine() -> str:
     return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
-
-
-def _is_fresh(path: Path) -> bool:
-    """Whether a batch of another machine has touched its journal lately."""
-    try:
-        return time.time() - path.stat().st_mtime < STALE
-    except OSError:
-        return False

@@ -1,66 +1,53 @@
-"""What a study is about to do: how many trials are there already, and what the others will take.
+"""What a study is about to do: how many trials are stored, and what the others will take.
 
-The time is that of stored trials of the same setting, or else of a few rounds that are played first:
-early rounds, when a sketch is not full yet, so it is a lower estimate. The memory is that of the
-policies' matrices.
+The time is that of a stored trial of the same setting. Where there is none, a few rounds are played to
+measure it; early rounds are cheaper than later ones, since the sketch is not full yet, so this is a lower
+estimate. The memory is that of the policies' matrices.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pandas as pd
 
-from compendium.experiments import progress, trials
-from compendium.experiments.trials import Setting, TrialSpec
+from compendium.experiments.progress import duration
+from compendium.experiments.trials import TIMES, Setting, TrialSpec
 
 _PROBE_SECONDS = 0.5
 _PROBE_ROUNDS = 20
 _BASE_MEGABYTES = 250  # an interpreter with the libraries
 
 
-def announce(
-    specs: Sequence[TrialSpec],
-    n_stored: int,
-    wanted: Sequence[TrialSpec],
-    folder: Path,
-    jobs: int,
-    remote: bool = False,
-) -> None:
-    """Tell the batch that is watching, if there is one, what will be done.
+def describe(
+    specs: Mapping[str, TrialSpec],
+    stored: Mapping[str, pd.DataFrame],
+    missing: Mapping[str, TrialSpec],
+    jobs: int | None,
+) -> str:
+    """Say in one or two lines what a study will do.
 
     Parameters
     ----------
-    specs : sequence of TrialSpec
-        The trials of the study.
-    n_stored : int
-        How many of them are there.
-    wanted : sequence of TrialSpec
+    specs : mapping of str to TrialSpec
+        The trials of the study by their addresses.
+    stored : mapping of str to DataFrame
+        Those that are stored.
+    missing : mapping of str to TrialSpec
         Those that will be computed.
-    folder : Path
-        Where trials are kept.
-    jobs : int
-        Worker processes.
-    remote : bool
-        Whether others compute, whose number is not known yet.
+    jobs : int or None
+        Worker processes; None for a cluster, whose workers are not known yet.
     """
-    if not progress.watched():
-        return
-    lines = [f"{specs[0].experiment}: {len(specs)} trials, {n_stored} stored"]
-    if wanted:
-        workers = 1 if remote else min(jobs, len(wanted))
-        memory = max(megabytes(spec.setting) for spec in wanted)
-        needed = progress.duration(_seconds(specs, wanted, folder) / workers)
-        by = (
-            "divided by the workers of the cluster"
-            if remote
-            else f"with {workers} worker{'s'[: workers > 1]}"
-        )
-        lines.append(f"  {len(wanted)} to compute: at least {needed} {by}, about {memory:,.0f} MB each")
-    progress.say("\n".join(lines))
+    experiment = next(iter(specs.values())).experiment
+    text = f"{experiment}: {len(specs)} trials, {len(stored)} stored"
+    if not missing:
+        return text
+    workers = min(jobs or 1, len(missing))
+    by = f"with {workers} worker{'s'[: workers > 1]}" if jobs else "divided by the workers of the cluster"
+    needed = duration(_seconds(specs, stored, missing) / workers)
+    memory = max(megabytes(spec.setting) for spec in missing.values())
+    return f"{text}\n  {len(missing)} to compute: at least {needed} {by}, about {memory:,.0f} MB each"
 
 
 def megabytes(setting: Setting) -> float:
@@ -70,48 +57,42 @@ def megabytes(setting: Setting) -> float:
     return _BASE_MEGABYTES + (setting.matrix_bytes + pixels) / 1e6
 
 
-def _seconds(specs: Sequence[TrialSpec], wanted: Sequence[TrialSpec], folder: Path) -> float:
-    """Computing time of some trials of a study, setting by setting."""
-    keys = {spec.key for spec in wanted}
-    total = 0.0
-    for name in dict.fromkeys(spec.setting.name for spec in wanted):
-        same = [spec for spec in specs if spec.setting.name == name]
-        own = [spec for spec in same if spec.key in keys]
-        measured = (_measured(spec, folder) for spec in same if spec.key not in keys)
-        known = next((seconds for seconds in measured if seconds is not None), None)
-        total += len(own) * (_probed(own[0]) if known is None else known)
-    return total
-
-
-def _measured(spec: TrialSpec, folder: Path) -> float | None:
-    """Time that the policies of a stored trial took; None if it is not there or cannot be read."""
-    try:
-        table = pq.read_table(folder / f"{spec.key}.parquet", columns=list(trials.TIMES)).to_pandas()
-    except (OSError, pa.ArrowException, KeyError):
-        return None
-    return float(table.to_numpy(dtype=float).sum())
+def _seconds(
+    specs: Mapping[str, TrialSpec], stored: Mapping[str, pd.DataFrame], missing: Mapping[str, TrialSpec]
+) -> float:
+    """Computing time of the missing trials; those of one setting take the same time."""
+    known: dict[str, float] = {}
+    for key, frame in stored.items():
+        known.setdefault(specs[key].setting.name, float(frame[list(TIMES)].to_numpy(dtype=float).sum()))
+    for spec in missing.values():
+        if spec.setting.name not in known:
+            known[spec.setting.name] = _probed(spec)
+    return sum(known[spec.setting.name] for spec in missing.values())
 
 
 def _probed(spec: TrialSpec) -> float:
-    """Time of a trial at the pace of its first rounds, the very first one apart: it compiles and loads."""
+    """Time of a trial at the pace of its first rounds.
+
+    The very first round is left out: it compiles and loads.
+    """
     times: list[float] = []
 
     def note(rounds: int) -> None:
         times.append(time.perf_counter())
         if rounds > _PROBE_ROUNDS or times[-1] - times[0] > _PROBE_SECONDS:
-            raise _ProbedError
+            raise _EnoughError
 
     start = time.perf_counter()
     try:
         spec.compute(note)
-    except _ProbedError:
+    except _EnoughError:
         pass
-    except Exception:  # it will be reported when the trial is computed
+    except Exception:  # it is reported when the trial is computed
         return 0.0
     if len(times) < 2:
         return time.perf_counter() - start
     return (times[-1] - times[0]) / (len(times) - 1) * spec.n_rounds
 
 
-class _ProbedError(Exception):
-    """Enough rounds were played."""
+class _EnoughError(Exception):
+    """Enough rounds were played to tell the pace."""

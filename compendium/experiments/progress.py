@@ -1,193 +1,108 @@
-"""Progress across processes: each trial notes its rounds in a file, a terminal shows the sum.
+"""How far the trials of a study are: a bar on a terminal, now and then a line in the log of a job.
 
-Workers are processes and a batch's trials run in a notebook's kernel, so the only thing they share
-is a folder. Its name comes in `MLOGB_PROGRESS`; without it nothing is shown. A bar needs a terminal;
-what a study says, such as its plan, is shown by a batch in any case.
+In a batch, a study runs in the kernel of a notebook, while the terminal belongs to the process that started
+the kernel. What the study reports reaches that process as messages of a Jupyter comm, which is the channel
+for data of a kernel that are not outputs: nothing of it is stored in the notebook.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-import tempfile
-import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import contextmanager
+from typing import Any
 
-if TYPE_CHECKING:
-    from rich.console import Console
+#: The environment variable of a kernel that a batch started; `execution.Orders` is its content.
+BATCH = "MLOGB_ORDERS"
+#: The name of the comm.
+TARGET = "mlogb.study"
+#: A report has some of the entries ``text`` (to be shown), ``trials`` (addresses that the study needs),
+#: ``total`` and ``stored`` (their number, and how many are there already) and ``computed`` (how many more).
+Report = dict[str, Any]
 
-VARIABLE = "MLOGB_PROGRESS"
-_TOTAL, _TRIALS = "total", "trials"
-_DONE, _SAID, _STOPPED = "done-", "said-", "stopped"
-_INTERVAL = 0.5
-_LINE_INTERVAL = 60.0
+_LOGGERS = tuple(f"compendium.experiments.{name}" for name in ("execution", "plan", "trials"))
+_LINE_INTERVAL = 60.0  # seconds between two lines in a log
+_ALL = 1e9  # seconds; the time left follows from the pace of all trials, of which each may take an hour
 
 
 class Stopped(Exception):  # noqa: N818 - not a failure
     """A study ended before its results because it was asked to; the message says why."""
 
 
-class Progress(NamedTuple):
-    """How far the studies of a batch are.
+@contextmanager
+def reporting(study: str) -> Iterator[Callable[[Report], None]]:
+    """Yield the function by which a study reports.
 
-    Attributes
+    In the kernel of a batch, the batch is told, also what is logged meanwhile: in the notebook such a line
+    would be an output that differs from run to run. Otherwise a bar is shown if there is a terminal.
+
+    Parameters
     ----------
-    rounds, total_rounds, trials, total_trials : int
-        Done and in all, as far as they are known.
+    study : str
+        What a bar is called.
     """
+    if os.environ.get(BATCH):
+        from ipykernel.comm import Comm
 
-    rounds: int
-    total_rounds: int
-    trials: int
-    total_trials: int
-
-
-def counter(key: str) -> Callable[[int], None] | None:
-    """A callback for `run_trial` that notes the rounds done, or None if nobody watches."""
-    folder = os.environ.get(VARIABLE)
-    if not folder:
-        return None
-    noted = 0.0
-
-    def note(rounds: int) -> None:
-        nonlocal noted
-        now = time.monotonic()
-        if now - noted >= _INTERVAL:
-            noted = now
-            _write(Path(folder) / key, rounds)
-
-    return note
-
-
-def watched() -> bool:
-    """Whether somebody watches."""
-    return bool(os.environ.get(VARIABLE))
-
-
-def announce(rounds: int, trials: int) -> None:
-    """Say how many more rounds and trials there will be: a notebook may have several studies."""
-    folder = os.environ.get(VARIABLE)
-    if folder:
-        before = read(Path(folder))
-        _write(Path(folder) / _TOTAL, before.total_rounds + rounds)
-        _write(Path(folder) / _TRIALS, before.total_trials + trials)
-
-
-def finish(key: str, rounds: int) -> None:
-    """Note that a trial is done."""
-    folder = os.environ.get(VARIABLE)
-    if folder:
-        _write(Path(folder) / key, rounds)
-        _write(Path(folder) / f"{_DONE}{key}", 0)
-
-
-def say(text: str) -> None:
-    """Show a text to whoever watches."""
-    folder = os.environ.get(VARIABLE)
-    if folder:
-        with suppress(OSError):
-            # Written and renamed: the watcher reads files that are whole.
-            temporary = Path(folder) / f".{uuid.uuid4().hex}"
-            temporary.write_text(text, encoding="utf-8")
-            temporary.rename(Path(folder) / f"{_SAID}{time.time_ns()}")
-
-
-def stopped(text: str) -> Stopped:
-    """The exception that ends a study early on request; the batch that watches learns why."""
-    folder = os.environ.get(VARIABLE)
-    if folder:
-        with suppress(OSError):
-            (Path(folder) / _STOPPED).write_text(text, encoding="utf-8")
-    return Stopped(text)
-
-
-def reason_to_stop(folder: Path) -> str | None:
-    """Why a study in a watched process ended early, or None if none did."""
-    path = folder / _STOPPED
-    return path.read_text(encoding="utf-8") if path.is_file() else None
-
-
-def read(folder: Path) -> Progress:
-    """Rounds and trials done and in all, as far as they are known."""
-    counts = {}
-    for file in folder.glob("*"):  # none if the folder is gone
-        if not file.name.startswith((_SAID, _STOPPED)):
-            with suppress(OSError, ValueError):
-                counts[file.name] = int(file.read_text())
-    total, trials = counts.pop(_TOTAL, 0), counts.pop(_TRIALS, 0)
-    done = [name for name in counts if name.startswith(_DONE)]
-    rounds = sum(number for name, number in counts.items() if name not in done)
-    return Progress(rounds, total, len(done), trials)
+        send = Comm(target_name=TARGET).send  # type: ignore[no-untyped-call]
+        with _logged(send):
+            yield send
+    elif sys.stderr.isatty():
+        with displayed(study) as show:
+            yield show
+    else:
+        yield lambda report: None
 
 
 @contextmanager
-def shown(description: str, batch: bool = False) -> Iterator[dict[str, str]]:
-    """Show a bar on a terminal while the block runs; yields the environment that its workers need.
+def displayed(title: str) -> Iterator[Callable[[Report], None]]:
+    """Yield a function that shows reports on standard error, as a bar if it is a terminal.
 
-    Inside a watched process (a kernel of a batch) nothing is shown and the yielded mapping is empty.
-    Where standard error is no terminal there is no bar; a batch still shows what its studies say, and
-    now and then a line for the log of a job.
+    Parameters
+    ----------
+    title : str
+        What the bar is called.
     """
-    terminal = sys.stderr.isatty()
-    if not batch and (os.environ.get(VARIABLE) or not terminal):
-        yield {}
-        return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True, soft_wrap=True, highlight=False)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        bar = Bar(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("rounds, {task.fields[trials]} trials"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not terminal,
-        )
-        task = bar.add_task(description, total=None, trials="0")
-        ended = threading.Event()
+    terminal = sys.stderr.isatty()
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("trials"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not terminal,
+        speed_estimate_period=_ALL,
+    )
+    name = bar.add_task(title, total=None)
+    task, lined = bar.tasks[0], time.monotonic()
 
-        def poll() -> None:
-            lined, before = time.monotonic(), read(folder)
-            while not ended.wait(_INTERVAL):
-                _show_said(folder, console)
-                now = read(folder)
-                since = time.monotonic() - lined
-                if not terminal and since >= _LINE_INTERVAL:
-                    if now.total_trials:
-                        console.print(_line(now, now.rounds - before.rounds, since), markup=False)
-                    lined, before = time.monotonic(), now
-                of = f"{now.trials} of {now.total_trials}"
-                bar.update(task, completed=now.rounds, total=now.total_rounds or None, trials=of)
+    def show(report: Report) -> None:
+        nonlocal lined
+        if text := report.get("text"):
+            console.print(text, markup=False)
+        if "total" in report:  # a notebook may have several studies
+            total, done = (task.total or 0) + report["total"], task.completed + report["stored"]
+            bar.update(name, total=total, completed=done)
+            bar.advance(name, 0)  # the pace is measured from here
+        if computed := report.get("computed"):
+            bar.advance(name, computed)
+            if not terminal and time.monotonic() - lined >= _LINE_INTERVAL:
+                lined = time.monotonic()
+                left = task.time_remaining
+                more = "" if left is None else f", about {duration(left)} left"
+                console.print(f"{task.completed:.0f} of {task.total:.0f} trials done{more}", markup=False)
 
-        watcher = threading.Thread(target=poll, daemon=True)
-        with bar:
-            watcher.start()
-            try:
-                yield {VARIABLE: name}
-            finally:
-                ended.set()
-                watcher.join()
-                _show_said(folder, console)
-
-
-def _line(now: Progress, rounds: int, seconds: float) -> str:
-    """How far a batch is, in words, at the pace of its last rounds."""
-    done = f"{now.trials} of {now.total_trials} trials done"
-    if not rounds:
-        return done
-    left = seconds / rounds * max(now.total_rounds - now.rounds, 0)
-    return f"{done}, about {duration(left)} left"
+    with bar:
+        yield show
 
 
 def duration(seconds: float) -> str:
@@ -201,12 +116,19 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def _show_said(folder: Path, console: Console) -> None:
-    for file in sorted(folder.glob(f"{_SAID}*")):
-        console.print(file.read_text(encoding="utf-8"), markup=False)
-        file.unlink()
-
-
-def _write(path: Path, number: int) -> None:
-    with suppress(OSError):
-        path.write_text(str(number))
+@contextmanager
+def _logged(send: Callable[[Report], None]) -> Iterator[None]:
+    """Report what is logged about trials while the block runs, in place of writing it to standard error."""
+    handler, loggers = logging.Handler(), [logging.getLogger(name) for name in _LOGGERS]
+    handler.emit = lambda record: send({"text": record.getMessage()})  # type: ignore[method-assign]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+            logger.setLevel(logging.NOTSET)
+            logger.propagate = True

@@ -90,7 +90,7 @@ class Study(BaseModel):
         Parameters
         ----------
         n_jobs : int, optional
-            Worker processes; by default what the command line set (`MLOGB_JOBS`), else 1.
+            Worker processes; by default what the command line or `MLOGB_JOBS` says, else 1.
         folder : Path, optional
             Where trials are kept; by default `papermill_runs/.trials`.
 
@@ -107,7 +107,9 @@ class Study(BaseModel):
         """
         if folder is None and _is_finished_run(Path.cwd()):
             return replay(self, Path.cwd())
-        orders = Orders(jobs=n_jobs) if n_jobs is not None else Orders.from_environment()
+        orders = Orders.from_environment()
+        if n_jobs is not None:
+            orders = Orders(jobs=n_jobs, plan_only=orders.plan_only)
         specs = self.specs()
         frames = obtain(self.experiment, specs, folder or paths.trials_folder(), orders)
         computed = tuple(frame.attrs["computed_on"] for frame in frames)

@@ -1,7 +1,7 @@
-"""What nothing refers to any more: stored trials of no run or batch, and what ended processes left behind.
+"""What nothing refers to any more: trials of no run and of no batch, and files of processes that were killed.
 
-Nothing is removed that a process may still need: neither of a batch whose process is suspended, nor of one
-on another machine, of which it is not known whether it has ended.
+Nothing is removed that a process may still need, be it suspended or on another machine, of which it is not
+known here whether it works.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from compendium.experiments import journal
 from compendium.runs import run as runs
@@ -18,91 +17,71 @@ from compendium.runs.manifest import check_parameters, load_manifest
 from compendium.system import paths
 from compendium.system.paths import UsageError
 
-
-class Leftover(NamedTuple):
-    """Something that may go.
-
-    Attributes
-    ----------
-    path : Path
-        What.
-    size : int
-        Bytes.
-    """
-
-    path: Path
-    size: int
+#: Seconds after which nobody, on whatever machine, is still writing a file.
+OLD = 600.0
 
 
-def leftovers() -> list[Leftover]:
-    """Trials that neither a finished run nor an unfinished batch refers to, and files of dead processes."""
+def unneeded() -> dict[Path, int]:
+    """Return the files and folders that may be removed, with their sizes in bytes."""
     # Batches are read before runs: one that ends in between is then in both, and not in neither.
-    batches = journal.states()
+    batches = journal.batches()
     finished = runs.find_runs()
-    never = [one for one in batches if one.ended and not _can_go_on(one)]
-    needed = {key for state in batches if state not in never for key in state.trials}
+    stuck = [batch for batch in batches if batch.ended and not _can_go_on(batch)]
+    needed = {key for batch in batches if batch not in stuck for key in batch.trials}
     needed |= {
         key
         for run in finished
-        for one in run.record["study"].get("studies", [])
-        for key in one.get("trials", [])
+        for study in run.record["study"].get("studies", [])
+        for key in study.get("trials", [])
     }
-    complete = {(run.record["experiment"], run.path.name) for run in finished}
     found = [path for path in paths.trials_folder().glob("*.parquet") if path.stem not in needed]
-    if all(state.ended for state in batches):  # a suspended process may have stopped while it wrote a file
+    locks = list(journal.folder().glob("*.lock"))
+    # A suspended process may have stopped while it wrote a file.
+    if not any(journal.is_held(lock) is not False for lock in locks):
         for folder in (paths.runs_folder(), paths.figures_folder()):
             found += [path for path in folder.rglob(".*.tmp") if _is_old(path)]
     for folder in paths.runs_folder().glob("*/"):
         found += [path for path in runs.abandoned(folder) if not runs.is_only_copy(path)]
-    done = [one for one in batches if one.ended and (one.experiment, one.run) in complete]
-    journals = list({one.path: None for one in (*done, *never)})
-    journals += [path for path in journal.unreadable() if _is_old(path) and not _is_locked(path)]
-    locks = [path for path in journal.folder().glob("*.lock") if _is_spare(path, journals)]
-    found += [*journals, *locks]
-    return [Leftover(path, _size(path)) for path in sorted(set(found))]
+    complete = {(run.record["experiment"], run.path.name) for run in finished}
+    found += [batch.path for batch in batches if batch.ended and (batch.experiment, batch.run) in complete]
+    found += [batch.path for batch in stuck]
+    readable = {batch.path for batch in batches}
+    damaged = [path for path in journal.folder().glob("*.json") if path not in readable and _is_old(path)]
+    found += [path for path in damaged if all(journal.is_held(lock) is False for lock in journal.locks(path))]
+    found += [lock for lock in locks if _is_old(lock) and journal.is_held(lock) is False]
+    return {path: _size(path) for path in sorted(set(found))}
 
 
-def remove(items: list[Leftover]) -> None:
-    """Delete leftovers; what is gone already is passed over."""
-    for item in items:
-        if item.path.is_dir():
-            shutil.rmtree(item.path, ignore_errors=True)
+def remove(items: dict[Path, int]) -> None:
+    """Remove files and folders; what is gone already is passed over."""
+    for path in items:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
         else:
-            item.path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
 
 
-def _can_go_on(state: journal.State) -> bool:
+def _can_go_on(batch: journal.Batch) -> bool:
     """Whether the command that was stopped would go on, rather than start from nothing or be refused.
 
     An experiment that the manifest does not have may be one of another branch, and can.
     """
-    if not state.trials:  # it never came to a study
+    if not batch.trials:  # it never came to a study
         return False
     try:
-        experiment = load_manifest().experiment(state.experiment)
+        experiment = load_manifest().experiment(batch.experiment)
     except UsageError:
         return True
     try:
-        check_parameters(experiment, state.parameters or {})
+        check_parameters(experiment, batch.parameters or {})
     except UsageError:
         return False
     return True
 
 
-def _is_locked(path: Path) -> bool:
-    return journal.lock_of(path).is_file() and journal.is_alive(journal.owner(), path) is not False
-
-
-def _is_spare(lock: Path, journals: list[Path]) -> bool:
-    """Whether a lock is held by nobody and belongs to a journal that is gone, or goes."""
-    path = lock.with_suffix(".json")
-    return path in journals or (not path.is_file() and _is_old(lock) and not _is_locked(path))
-
-
 def _is_old(path: Path) -> bool:
-    """Whether nobody wrote to a file for longer than writing it takes, on whatever machine."""
     with suppress(OSError):
-        return time.time() - path.stat().st_mtime > journal.STALE
+        return time.time() - path.stat().st_mtime > OLD
     return False
 
 

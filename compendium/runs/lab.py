@@ -1,9 +1,11 @@
-"""JupyterLab: what it saves of the project's notebooks is what ``mlogb notebooks build`` would write.
+"""A server extension of JupyterLab, which then saves notebooks as ``mlogb notebooks build`` writes them.
 
-Left alone, Jupyter notes the kernel's version, the language's and its own ids in every notebook that is
-opened and saved, and the pair of text and notebook is dirty without an edit. This server extension puts a
-paired notebook into its stored form on the way to the disk, and gives it what the kernel is about to note on
-the way to the page, or the page shows it as unsaved. Other notebooks are none of its business.
+When a notebook is opened and saved, Jupyter stores in it the versions of the kernel and of Python and ids of
+its own. A text and its notebook would then differ from the commit without an edit. This extension puts a
+notebook that has a text into its stored form when it is saved. When one is opened, it adds what JupyterLab
+expects to find about the language: JupyterLab would add it and show the notebook as unsaved. All other
+notebooks are left alone.
+
 ``make setup`` enables it, by a copy of ``lab.json`` where the environment's Jupyter looks for extensions.
 """
 
@@ -43,8 +45,8 @@ def stored_form(model: dict[str, Any], path: str, contents_manager: Any, **_: An
 def opened_form(model: dict[str, Any], contents_manager: Any) -> dict[str, Any]:
     """Return a model that is about to be opened, with the language as the kernel describes it.
 
-    JupyterLab writes ``language_info`` into the notebook once its kernel has answered, and marks the notebook
-    as unsaved when that is a change. The stored form has no version of Python, so it always would be.
+    JupyterLab writes ``language_info`` into the notebook as soon as its kernel has answered, and marks the
+    notebook as unsaved if that is a change. It would always be one: the stored form has no version of Python.
 
     Parameters
     ----------
@@ -58,7 +60,7 @@ def opened_form(model: dict[str, Any], contents_manager: Any) -> dict[str, Any]:
     dict
         The same model.
     """
-    # Not above: the import has widgets of this process talk to a kernel, and the doctests import this module.
+    # Imported here because the import connects the widgets of this process to a kernel.
     from ipykernel.ipkernel import IPythonKernel
 
     if model.get("content") is not None and _is_paired(model, model["path"], contents_manager):
@@ -67,7 +69,7 @@ def opened_form(model: dict[str, Any], contents_manager: Any) -> dict[str, Any]:
 
 
 def _is_paired(model: dict[str, Any], path: str, contents_manager: Any) -> bool:
-    """Whether this is a notebook of the project that has a text."""
+    """Whether a model is a notebook of the project with a text beside it."""
     file = Path(contents_manager.root_dir, path.strip("/")).resolve()
     is_ours = model.get("type") == "notebook" and file.is_relative_to(notebooks_folder())
     return is_ours and file.with_suffix(".md").is_file()
@@ -79,14 +81,14 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 
 def _load_jupyter_server_extension(server: Any) -> None:
     server.contents_manager.register_pre_save_hook(stored_form)
-    # Loaded after this, jupytext puts a manager of its own in its place, which goes by the settings.
+    # The extension of jupytext is loaded later and replaces this manager by one that follows the settings.
     server.config.ContentsManager.setdefault("pre_save_hook", stored_form)
 
 
 async def _start_jupyter_server_extension(server: Any) -> None:
-    """Reach the contents manager that stays: this runs after all extensions were loaded.
+    """Change what is opened. This runs after all extensions were loaded, when the manager is the final one.
 
-    Jupyter has hooks around saving, none around opening, hence the wrapped method.
+    Jupyter has hooks for saving but none for opening, so the method that opens is replaced.
     """
     manager = server.contents_manager
     read = manager.get

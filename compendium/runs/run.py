@@ -14,7 +14,7 @@ import re
 import shutil
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ from compendium.experiments.execution import Orders
 from compendium.runs.manifest import CUSTOM, Experiment, load_manifest, resolve
 from compendium.runs.notebooks import check_executed, dumps, normalise
 from compendium.system import paths, provenance
-from compendium.system.kernels import CLIENT_OPTIONS, KERNEL, kernel_environment
+from compendium.system.kernels import KERNEL, kernel_environment
 from compendium.system.paths import FailureError, UsageError
 
 if TYPE_CHECKING:
@@ -158,9 +158,9 @@ def execute(
         "notebook_sha256": provenance.sha256(source),
         "code_digest": digest,
     }
-    journalled = journal.kept(experiment, kind, final.name, orders.plan_only, parameters)
-    with _removed_on_interrupt(partial), journalled as noted:
-        record = _attempt(chosen, partial, record, orders, noted)
+    kept = journal.kept(experiment, kind, final.name, parameters, orders.plan_only)
+    with _removed_when_stopped(partial), kept as note:
+        record = _attempt(chosen, partial, record, orders, note)
         # One lock for both: another batch of this run may end now, and pictures have one record.
         with paths.locked(paths.runs_folder()):
             _put_in_place(partial, final)
@@ -274,7 +274,11 @@ def figures_of(run: Run) -> list[Path]:
 
 
 def _attempt(
-    experiment: Experiment, partial: Path, record: dict[str, Any], orders: Orders, noted: Mapping[str, str]
+    experiment: Experiment,
+    partial: Path,
+    record: dict[str, Any],
+    orders: Orders,
+    note: Callable[[Iterable[str]], None],
 ) -> dict[str, Any]:
     """Execute the notebook in the partial folder and write everything that makes a run complete."""
     import jupytext
@@ -287,14 +291,16 @@ def _attempt(
     started, clock = datetime.now(UTC), perf_counter()
     state = provenance.git_state(provenance.code_root())
     with (
-        progress.shown(record["experiment"], batch=True) as watched,
-        kernel_environment(MLOGB_RUN_DIR=str(partial), **orders.as_variables(), **noted, **watched),
+        progress.displayed(record["experiment"]) as show,
+        kernel_environment(MLOGB_RUN_DIR=str(partial), **orders.as_variables()),
     ):
-        failure = _execute(notebook, output, record["parameters"], experiment.source.parent)
-        reason = progress.reason_to_stop(Path(watched[progress.VARIABLE])) if watched else None
-    if reason is not None:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise progress.Stopped(reason)
+
+        def receive(report: progress.Report) -> None:
+            if keys := report.get("trials"):
+                note(keys)
+            show(report)
+
+        failure = _execute(notebook, output, record["parameters"], experiment.source.parent, receive)
     if output.is_file():
         executed = nbformat.read(output, as_version=4)  # type: ignore[no-untyped-call]
         failures = check_executed(executed)[:1]
@@ -307,7 +313,6 @@ def _attempt(
     if failures:
         raise FailureError("\n".join([*failures, f"as far as it got: {os.path.relpath(output)}"]))
     if orders.plan_only:
-        shutil.rmtree(partial, ignore_errors=True)
         raise progress.Stopped("the notebook has no study that could be planned; nothing was kept")
     paths.write_atomically(output, dumps(_without_places(normalise(executed))))
     if provenance.git_state(provenance.code_root()) != state:
@@ -322,10 +327,18 @@ def _attempt(
     return provenance.write_record(partial, record)
 
 
-def _execute(notebook: Any, output: Path, parameters: dict[str, Any], folder: Path) -> str:
+def _execute(
+    notebook: Any,
+    output: Path,
+    parameters: dict[str, Any],
+    folder: Path,
+    receive: Callable[[progress.Report], None],
+) -> str:
     """Execute a notebook into a file with papermill; return what stopped it other than a cell's error."""
     import papermill
     from jupyter_client.kernelspec import NoSuchKernel
+
+    from compendium.runs import engine
 
     for name in ("papermill", "asyncio"):  # what went wrong is said once, by the caller
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -339,10 +352,12 @@ def _execute(notebook: Any, output: Path, parameters: dict[str, Any], folder: Pa
             progress_bar=False,  # cells say nothing about how far a study is
             log_output=False,
             cwd=str(folder),
-            **CLIENT_OPTIONS,
+            engine_name=engine.NAME,
+            receive=receive,
         )
-    except papermill.PapermillExecutionError:
-        pass  # the error is in the notebook
+    except papermill.PapermillExecutionError as error:  # it is in the notebook
+        if error.ename == progress.Stopped.__name__:
+            raise progress.Stopped(error.evalue) from None
     except (RuntimeError, NoSuchKernel) as error:  # among them nbclient's DeadKernelError
         return str(error)
     return ""
@@ -398,16 +413,15 @@ def abandoned(folder: Path) -> list[Path]:
         match = re.fullmatch(rf"{re.escape(PARTIAL)}(.+)-(\w+-\d+)({_ASIDE})?", left.name)
         if match is None:
             continue
-        run, owner = match[1], match[2]
-        own = owner == journal.owner()  # an earlier attempt of this process, or of one that had its number
-        if own or journal.is_alive(owner, journal.path_of(folder.name, run, owner)) is False:
+        lock = journal.lock_of(journal.path_of(folder.name, match[1]), match[2])
+        if journal.is_held(lock) is False:
             found.append(left)
     return found
 
 
 @contextmanager
-def _removed_on_interrupt(partial: Path) -> Iterator[None]:
-    """Turn a request to terminate into an interrupt, and remove the partial folder on either."""
+def _removed_when_stopped(partial: Path) -> Iterator[None]:
+    """Turn a request to terminate into an interrupt; remove the partial folder of a batch that is stopped."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -416,7 +430,7 @@ def _removed_on_interrupt(partial: Path) -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, interrupt) if main else None
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, progress.Stopped):
         shutil.rmtree(partial, ignore_errors=True)
         raise
     finally:

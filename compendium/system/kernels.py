@@ -24,10 +24,7 @@ KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": 
 #: Threads change the last digits of BLAS results, and oversubscription costs a factor of ten.
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 #: By which a batch speaks to its kernel; no other kernel may hear them.
-BATCH_VARIABLES = (
-    "MLOGB_RUN_DIR", "MLOGB_JOBS", "MLOGB_PROGRESS", "MLOGB_SHARD", "MLOGB_CLUSTER", "MLOGB_PLAN_ONLY",
-    "MLOGB_JOURNAL",
-)  # fmt: skip
+BATCH_VARIABLES = ("MLOGB_RUN_DIR", "MLOGB_ORDERS", "MLOGB_JOBS")
 #: What both nbclient and papermill are told: streams in one piece each, and a kernel that is quiet.
 CLIENT_OPTIONS: dict[str, Any] = {"coalesce_streams": True, "extra_arguments": ["--log-level=50"]}
 

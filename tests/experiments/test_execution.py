@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import logging
 import os
 import pickle
 import signal
@@ -13,6 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -38,17 +38,21 @@ LATEST = 120  # seconds after which something that never comes is given up
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
     """No batch, whoever runs the tests."""
-    for name in ("MLOGB_JOBS", "MLOGB_RUN_DIR", "MLOGB_PROGRESS", "MLOGB_SHARD", "MLOGB_CLUSTER"):
+    for name in ("MLOGB_JOBS", "MLOGB_RUN_DIR", progress.BATCH):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
-def watched(tmp_path, monkeypatch):
-    """What a batch that watches is told."""
-    folder = tmp_path / "watched"
-    folder.mkdir()
-    monkeypatch.setenv(progress.VARIABLE, str(folder))
-    return lambda: "\n".join(path.read_text() for path in sorted(folder.glob("said-*")))
+def told(monkeypatch):
+    """What a batch is told, which this process pretends to be the kernel of."""
+    reports = []
+    monkeypatch.setenv(progress.BATCH, "{}")
+    monkeypatch.setattr("ipykernel.comm.Comm", lambda target_name: SimpleNamespace(send=reports.append))
+    return reports
+
+
+def texts(reports):
+    return "\n".join(report["text"] for report in reports if "text" in report)
 
 
 def tables(frames, folder):
@@ -64,7 +68,7 @@ def tables(frames, folder):
 def serial(tmp_path_factory):
     folder = tmp_path_factory.mktemp("serial")
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("MLOGB_PROGRESS", raising=False)
+        patch.delenv(progress.BATCH, raising=False)
         return tables(obtain("tests", STUDY.specs(), folder / "trials", Orders()), folder / "out")
 
 
@@ -91,7 +95,10 @@ def test_orders_go_through_the_environment(monkeypatch):
     ):
         for name, value in orders.as_variables().items():
             monkeypatch.setenv(name, value)
+        monkeypatch.setenv("MLOGB_JOBS", "7")  # for those who open a notebook by hand
         assert Orders.from_environment() == orders
+    monkeypatch.delenv(progress.BATCH)
+    assert Orders.from_environment() == Orders(jobs=7)
 
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/0", "-1/2", "1/2/3", "a/b", "1.0/2", "1/ 2"])
@@ -107,11 +114,19 @@ def test_no_number_of_jobs(monkeypatch, jobs):
         Orders.from_environment()
 
 
-def test_a_plan_computes_nothing(tmp_path, watched):
+@pytest.mark.parametrize("jobs", [None, 1])  # a study of times says how many workers it may have
+def test_a_plan_computes_nothing(tmp_path, monkeypatch, told, jobs):
+    monkeypatch.setenv(progress.BATCH, Orders(plan_only=True).as_variables()[progress.BATCH])
     with pytest.raises(progress.Stopped, match="the plan only"):
-        obtain("tests", STUDY.specs(), tmp_path / "trials", Orders(plan_only=True))
+        STUDY.run(jobs, tmp_path / "trials")
     assert not (tmp_path / "trials").exists()
-    assert watched().startswith("tests: 5 trials, 0 stored\n  5 to compute")
+    assert texts(told).startswith("tests: 5 trials, 0 stored\n  5 to compute: at least ")
+
+
+def test_nobody_asks_for_the_plan(tmp_path, monkeypatch):
+    """To make it takes time."""
+    monkeypatch.setattr(execution.plan, "describe", lambda *_: pytest.fail("a plan for nobody"))
+    assert len(obtain("tests", STUDY.specs()[:1], tmp_path, Orders())) == 1
 
 
 # Shards
@@ -122,9 +137,9 @@ def test_shards_share_the_work_out_and_give_the_same(serial, tmp_path, monkeypat
     """Every trial is computed once, by one of them; the last one has the results."""
     computed, compute = [], trials.TrialSpec.compute
 
-    def note(spec, *arguments):
+    def note(spec):
         computed.append(spec.key)
-        return compute(spec, *arguments)
+        return compute(spec)
 
     monkeypatch.setattr(trials.TrialSpec, "compute", note)
     specs, frames = STUDY.specs(), None
@@ -139,19 +154,20 @@ def test_shards_share_the_work_out_and_give_the_same(serial, tmp_path, monkeypat
     assert tables(frames, tmp_path / "out") == serial
 
 
-def test_the_plan_of_a_shard_is_its_own_part(tmp_path, watched):
+def test_a_shard_tells_of_its_own_part(tmp_path, told):
     with pytest.raises(progress.Stopped):
         obtain("tests", STUDY.specs(), tmp_path / "trials", Orders(shard=(2, 2)))
-    assert "5 trials, 0 stored\n  2 to compute" in watched()
-    assert progress.read(tmp_path / "watched") == (50, 50, 2, 2)
+    assert "5 trials, 0 stored\n  2 to compute" in texts(told)
+    keys = [spec.key for spec in STUDY.specs()]  # a stopped batch needs those of the others as well
+    assert [report for report in told if "text" not in report] == [
+        {"trials": keys}, {"total": 2, "stored": 0}, {"computed": 1}, {"computed": 1}
+    ]  # fmt: skip
 
 
 # Accidents: bad files, full disks, killed workers
 
-_OBTAIN = execution._obtain
 
-
-def test_a_bad_file_is_computed_again_and_the_batch_is_told(serial, tmp_path, watched, capfd):
+def test_a_bad_file_is_computed_again_and_the_batch_is_told(serial, tmp_path, told, capfd):
     """In the notebook the message would differ from run to run, so it does not go there."""
     specs, folder = STUDY.specs(), tmp_path / "trials"
     obtain("tests", specs, folder, Orders())
@@ -165,9 +181,9 @@ def test_a_bad_file_is_computed_again_and_the_batch_is_told(serial, tmp_path, wa
     assert tables(obtain("tests", specs, folder, Orders()), tmp_path / "out") == serial
     assert capfd.readouterr() == ("", "")
     for path in paths[:3]:
-        assert f"stored trial {path.name} " in watched()
+        assert f"stored trial {path.name} " in texts(told)
         assert trials.pq.read_table(path).num_rows == 50
-    assert not logging.getLogger(trials.__name__).handlers
+    assert {"total": 5, "stored": 1} in told
 
 
 def test_without_a_batch_a_bad_file_is_logged(tmp_path, caplog):
@@ -178,33 +194,24 @@ def test_without_a_batch_a_bad_file_is_logged(tmp_path, caplog):
     assert "cannot be read" in caplog.text
 
 
-def full_for_one(spec, folder, variables):
-    """In place of `_obtain`: the disk is full when the second trial is half written."""
-    if spec.trial == 1:
-
-        def write_half(table, where, **_):
-            where.write_bytes(b"PAR1 half a table")
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-        write, trials.pq.write_table = trials.pq.write_table, write_half
-        try:
-            return _OBTAIN(spec, folder, variables)
-        finally:
-            trials.pq.write_table = write
-    return _OBTAIN(spec, folder, variables)
-
-
-@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_full_disk(serial, tmp_path, monkeypatch, jobs):
-    specs, folder = STUDY.specs(), tmp_path / "trials"
+def test_a_full_disk(serial, tmp_path, monkeypatch):
+    """It fills when the second trial is half written."""
+    specs, folder, write = STUDY.specs(), tmp_path / "trials", trials.pq.write_table
     with monkeypatch.context() as patch:
-        patch.setattr(execution, "_obtain", full_for_one)
+
+        def write_half(table, where, **options):
+            if where.name.startswith(f".{specs[1].key}"):
+                where.write_bytes(b"PAR1 half a table")
+                raise OSError(errno.ENOSPC, "No space left on device")
+            write(table, where, **options)
+
+        patch.setattr(trials.pq, "write_table", write_half)
         message = "1 of 5 trials failed; .*\n  one, trial 1: OSError: No space left on device$"
         with pytest.raises(TrialsFailedError, match=message):
-            obtain("tests", specs, folder, Orders(jobs=jobs))
+            obtain("tests", specs, folder, Orders())
     assert stored(folder) == {spec.key for spec in specs if spec.trial != 1}  # the rest went on
     assert not [path for path in folder.iterdir() if path.suffix != ".parquet"]
-    assert tables(obtain("tests", specs, folder, Orders(jobs=jobs)), tmp_path / "out") == serial
+    assert tables(obtain("tests", specs, folder, Orders()), tmp_path / "out") == serial
 
 
 def test_a_disk_that_is_really_full(serial, tmp_path):
@@ -229,25 +236,31 @@ def test_a_disk_that_is_really_full(serial, tmp_path):
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def dies(spec, folder, variables):
-    """In place of `_obtain`: the worker of one trial is killed, as by a system without memory."""
+_COMPUTE = execution._compute
+
+
+def dies(spec, key):
+    """In place of `_compute`: the worker of one trial is killed, as by a system without memory."""
     if spec.trial == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    return _OBTAIN(spec, folder, variables)
+    return _COMPUTE(spec, key)
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_takes_no_other_trial_with_it(serial, tmp_path, monkeypatch, watched):
+def test_a_worker_that_is_killed_takes_no_other_trial_with_it(serial, tmp_path, monkeypatch, told):
     specs, folder = STUDY.specs(), tmp_path / "trials"
     with monkeypatch.context() as patch:
-        patch.setattr(execution, "_obtain", dies)
+        patch.setattr(execution, "_compute", dies)
         with pytest.raises(
             TrialsFailedError, match=r"1 of 5 .*\n  one, trial 1: a worker process was killed"
         ):
             obtain("tests", specs, folder, Orders(jobs=2))
     assert stored(folder) == {spec.key for spec in specs if spec.trial != 1}
-    assert "computed one at a time" in watched()
+    assert "computed one at a time" in texts(told)
+    assert told.count({"computed": 1}) == 4
+    before = {path: path.read_bytes() for path in folder.iterdir()}
     assert tables(obtain("tests", specs, folder, Orders(jobs=2)), tmp_path / "out") == serial
+    assert {path: path.read_bytes() for path in before} == before
 
 
 class UnpicklableError(Exception):
@@ -256,17 +269,27 @@ class UnpicklableError(Exception):
         self.file = open(os.devnull)  # noqa: PTH123, SIM115 - nor sent at all
 
 
-def raises(spec, folder, variables):
+def raises(spec):
     if spec.trial in (0, 3):
         raise UnpicklableError("two", "lines")
-    return _OBTAIN(spec, folder, variables)
+    return _PLAY(spec)
+
+
+_PLAY = trials.TrialSpec.compute
+
+
+def compute_or_raise(spec, key):
+    """In place of `_compute`, in a worker: some trials fail while they are played."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trials.TrialSpec, "compute", raises)
+        return _COMPUTE(spec, key)
 
 
 @pytest.mark.slow
 def test_an_error_that_cannot_be_sent_is_told_in_one_line(tmp_path, monkeypatch):
     with pytest.raises(TypeError):
         pickle.dumps(UnpicklableError("a", "b"))
-    monkeypatch.setattr(execution, "_obtain", raises)
+    monkeypatch.setattr(execution, "_compute", compute_or_raise)
     with pytest.raises(TrialsFailedError) as caught:
         obtain("tests", STUDY.specs(), tmp_path / "trials", Orders(jobs=2))
     assert str(caught.value).splitlines() == [
@@ -327,12 +350,12 @@ def nothing_here(*_):
     raise AssertionError("computed by this process")
 
 
-def test_a_cluster_gives_the_same(serial, workers, tmp_path, monkeypatch, watched):
+def test_a_cluster_gives_the_same(serial, workers, tmp_path, monkeypatch, told):
     monkeypatch.setattr(trials.TrialSpec, "compute", nothing_here)
     frames = obtain("tests", STUDY.specs(), tmp_path / "trials", Orders(cluster=workers))
     assert tables(frames, tmp_path / "out") == serial
-    assert progress.read(tmp_path / "watched") == (125, 125, 5, 5)
-    assert "divided by the workers of the cluster" in watched()
+    assert told.count({"computed": 1}) == 5
+    assert "divided by the workers of the cluster" in texts(told)
 
 
 def test_a_cluster_goes_on_where_others_stopped(serial, workers, tmp_path):
@@ -351,20 +374,6 @@ def test_a_worker_of_another_version_is_not_believed(workers, tmp_path, monkeypa
     ):
         obtain("tests", STUDY.specs(), tmp_path / "trials", Orders(cluster=workers))
     assert stored(tmp_path / "trials") == set()
-
-
-def test_a_full_disk_beside_a_cluster(workers, tmp_path, monkeypatch):
-    store = trials.store
-
-    def full(spec, frame, folder):
-        if spec.trial == 1:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return store(spec, frame, folder)
-
-    monkeypatch.setattr(trials, "store", full)
-    with pytest.raises(TrialsFailedError, match=r"1 of 5 .*\n  one, trial 1: OSError: No space left"):
-        obtain("tests", STUDY.specs(), tmp_path / "trials", Orders(cluster=workers))
-    assert len(stored(tmp_path / "trials")) == 4
 
 
 def test_nobody_answers(tmp_path, monkeypatch):
@@ -398,9 +407,9 @@ def test_a_cluster_that_dies_while_it_computes(tmp_path, monkeypatch, victims, m
 
         def wait_less(*arguments):
             monkeypatch.setattr(execution, "_PATIENCE", 1.0)
-            return _WHILE(*arguments)
+            return _WAIT(*arguments)
 
-        monkeypatch.setattr(execution, "_while_there_are_workers", wait_less)
+        monkeypatch.setattr(execution, "_wait", wait_less)
         with pytest.raises(TrialsFailedError, match=message):
             obtain("tests", LONG.specs(), tmp_path / "trials", Orders(cluster=address))
         assert 1 <= len(stored(tmp_path / "trials")) < 8
@@ -410,7 +419,7 @@ def test_a_cluster_that_dies_while_it_computes(tmp_path, monkeypatch, victims, m
                 obtain("tests", LONG.specs(), tmp_path / "trials", Orders(cluster=address))
 
 
-_WHILE = execution._while_there_are_workers
+_WAIT = execution._wait
 
 
 # Whole batches, with a notebook, its kernel and the command line
@@ -464,7 +473,7 @@ def assert_complete(project, whole):
     assert numbers_of(run.path) == numbers_of(whole.path)
     assert run.record["figures"] == whole.record["figures"]
     assert [path.name for path in run.path.parent.iterdir()] == [run.path.name]
-    assert journal.states() == []
+    assert journal.batches() == []
 
 
 def test_killed_at_several_moments_and_started_again(project, whole):
@@ -476,21 +485,21 @@ def test_killed_at_several_moments_and_started_again(project, whole):
         lambda: len(list(folder.glob(".trials/*.parquet"))) == 8 or list(folder.glob("tiny/*/figures")),
     ]
     for moment in moments:
-        batch = subprocess.Popen(
+        process = subprocess.Popen(
             command("run", "tiny", "--profile", "paper"),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
         )
         wait_until(moment)
-        assert batch.poll() is None, batch.stderr.read()
-        batch.kill()
-        batch.wait()
-        batch.stderr.close()
+        assert process.poll() is None, process.stderr.read()
+        process.kill()
+        process.wait()
+        process.stderr.close()
         assert runs.find_runs() == []
-        [state] = journal.states()
-        assert (state.experiment, state.profile, state.running) == ("tiny", "paper", False)
-        assert state.done <= 8
+        [batch] = journal.batches()
+        assert (batch.experiment, batch.profile, batch.ended) == ("tiny", "paper", True)
+        assert len(batch.trials) == 8 or not batch.stored()
     before = {path: path.read_bytes() for path in folder.glob(".trials/*.parquet")}
     assert len(before) >= 2
     runs.execute("tiny", "paper")
@@ -511,12 +520,15 @@ def test_two_batches_at_once(project, whole):
         assert provenance.sha256(project / "figures" / name) == digest
 
 
-def test_shards_and_then_the_run(project, whole):
+def test_shards_and_then_the_run(project, whole, monkeypatch, capfd):
+    monkeypatch.setattr(progress, "_LINE_INTERVAL", 0.0)
     with pytest.raises(progress.Stopped, match="4 of 8 are left to other shards"):
         runs.execute("tiny", "paper", orders=Orders(shard=(1, 2)))
-    [state] = journal.states()
-    assert (state.running, state.done, len(state.trials)) == (False, 4, 8)
+    [batch] = journal.batches()
+    assert (batch.ended, len(batch.stored()), len(batch.trials)) == (True, 4, 8)
     assert runs.find_runs() == []
+    lines = capfd.readouterr().err.splitlines()
+    assert [line.split(",")[0] for line in lines[2:]] == [f"{n} of 4 trials done" for n in range(1, 5)]
     runs.execute("tiny", "paper", orders=Orders(shard=(2, 2)))
     assert_complete(project, whole)
     assert runs.execute("tiny", "paper").reused
@@ -533,7 +545,7 @@ def test_a_plan_leaves_nothing(project, capfd):
     assert "tiny: 8 trials, 0 stored\n  8 to compute: at least " in capfd.readouterr().err
     left = [path.name for path in project.rglob("papermill_runs/**/*") if path.is_file()]
     assert left == [".lock"]
-    assert journal.states() == []
+    assert journal.batches() == []
 
 
 @pytest.mark.slow
@@ -543,8 +555,8 @@ def test_a_kernel_that_dies_keeps_its_trials(project, whole):
     with pytest.raises(runs.FailureError, match="Kernel died in the cell: import os"):
         runs.execute("tiny", "paper")
     assert runs.find_runs() == []
-    [state] = journal.states()
-    assert (state.running, state.done) == (False, 8)
+    [batch] = journal.batches()
+    assert (batch.ended, len(batch.stored())) == (True, 8)
     assert {path.name for path in (project / "papermill_runs/.trials").iterdir()} == {
         f"{key}.parquet" for one in whole.record["study"]["studies"] for key in one["trials"]
     }

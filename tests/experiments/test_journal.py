@@ -1,4 +1,4 @@
-"""Journals: what a batch leaves while it runs, when it is stopped, and when it is complete."""
+"""Journals: what a batch leaves while it runs, when it is stopped, and when the run is complete."""
 
 from __future__ import annotations
 
@@ -17,148 +17,137 @@ from compendium.runs import cleaning
 from compendium.runs import run as runs
 from compendium.system import paths
 
+MACHINE = journal.owner().split("-")[0]
+
 
 @pytest.fixture(autouse=True)
 def root(tmp_path, monkeypatch):
     (tmp_path / "experiments.yml").touch()
     monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
-    monkeypatch.delenv(journal.VARIABLE, raising=False)
     return tmp_path
 
 
-def stop(run="smoke-1", keys=(), plan_only=False):
+def stop(run="smoke-1", keys=(), error=KeyboardInterrupt, caught=KeyboardInterrupt, **options):
     """A batch that is stopped after it has said which trials it needs."""
 
     def batch():
-        with (
-            journal.kept("tiny", "smoke", run, plan_only) as variables,
-            pytest.MonkeyPatch.context() as patch,
-        ):
-            patch.setenv(journal.VARIABLE, variables[journal.VARIABLE])
-            journal.note(keys)
-            raise KeyboardInterrupt
+        with journal.kept("tiny", "smoke", run, **options) as note:
+            note(keys)
+            raise error()
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(caught):
         batch()
 
 
-def kill(whose, run="smoke-1", keys=()):
-    """What a batch leaves that could not say that it ends."""
-    path = journal.path_of("tiny", run, whose)
-    entry = {"experiment": "tiny", "profile": "smoke", "run": run, "owner": whose, "started": "2026",
-             "trials": list(keys), "ended": False}  # fmt: skip
-    paths.write_atomically(path, json.dumps(entry))
-    return path
+def kill(whose, run="smoke-1"):
+    """What a process that was killed leaves besides the journal."""
+    lock = journal.lock_of(journal.path_of("tiny", run), whose)
+    lock.touch()
+    return lock
 
 
-def dead_pid():
-    process = subprocess.Popen(["true"])
-    process.wait()
-    return process.pid
+def left():
+    return sorted(path.name for path in journal.folder().iterdir())
 
 
-def test_while_a_batch_runs(root, monkeypatch):
-    with journal.kept("tiny", "smoke", "smoke-1") as variables:
-        monkeypatch.setenv(journal.VARIABLE, variables[journal.VARIABLE])
-        journal.note(["a", "b"])
-        journal.note(["b", "c"])
-        paths.write_atomically(paths.trials_folder() / "b.parquet", "")
-        [state] = journal.states()
-        assert (state.experiment, state.profile, state.run) == ("tiny", "smoke", "smoke-1")
-        assert (state.running, state.trials, state.done) == (True, {"a", "b", "c"}, 1)
-    assert journal.states() == []
-    assert list(journal.folder().iterdir()) == []
-    journal.note(["d"])  # the kernel of a batch that is gone
-    assert list(journal.folder().iterdir()) == []
+def test_while_a_batch_runs():
+    with journal.kept("tiny", "smoke", "smoke-1", {"n_rounds": 3}) as note:
+        note(["a", "b"])
+        note(["b", "c"])
+        stored = paths.trials_folder() / "b.parquet"
+        paths.write_atomically(stored, "")
+        [batch] = journal.batches()
+        assert (batch.experiment, batch.profile, batch.run) == ("tiny", "smoke", "smoke-1")
+        assert (batch.trials, batch.stored(), batch.parameters) == (
+            {"a", "b", "c"},
+            [stored],
+            {"n_rounds": 3},
+        )
+        assert (batch.running, batch.unknown, batch.ended) == (1, 0, False)
+    assert journal.batches() == []
+    assert left() == []
 
 
-def test_without_a_batch_nothing_is_noted(root):
-    journal.note(["a"])
-    assert not journal.folder().exists()
-
-
-def test_a_stopped_batch_is_known_to_be_stopped(root):
-    """This process still lives, and the batch does not: it said so."""
+def test_a_stopped_batch_goes_on():
+    """This process still lives, and the batch does not. The next one needs the same trials from the start."""
     stop(keys=["a"])
-    [state] = journal.states()
-    assert (state.running, state.trials) == (False, {"a"})
-
-
-def test_the_next_batch_of_the_run_needs_the_same_trials_from_the_start(root):
-    stop(keys=["a"])
-    stop(run="smoke-2", keys=["z"])
+    stop("smoke-2", keys=["z"])
+    assert [(batch.trials, batch.ended) for batch in journal.batches()] == [({"a"}, True), ({"z"}, True)]
+    first = journal.batches()[0]
     with journal.kept("tiny", "smoke", "smoke-1"):
-        states = {state.run: state for state in journal.states()}
-        assert states["smoke-1"].trials == {"a"}
-        assert (states["smoke-1"].running, len(journal.states())) == (True, 2)
-    assert [state.run for state in journal.states()] == ["smoke-2"]
+        assert journal.batches()[0] == first._replace(running=1)
+    assert left() == ["tiny-smoke-2.json"]
 
 
-def test_a_plan_leaves_the_stopped_batch_as_it_is(root):
-    path = kill(f"{journal.owner().split('-')[0]}-{dead_pid()}", keys=["a"])
-    before = path.read_bytes()
+def test_several_batches_of_a_run_share_its_journal():
+    with journal.kept("tiny", "smoke", "smoke-1") as note:
+        note(["a"])
+        other = journal.lock_of(journal.path_of("tiny", "smoke-1"), f"{MACHINE}-1")
+        with journal.held(other):
+            assert [(batch.running, batch.unknown) for batch in journal.batches()] == [(2, 0)]
+        journal.path_of("tiny", "smoke-1").unlink()  # the other one completed the run
+        note(["b"])
+        assert [batch.trials for batch in journal.batches()] == [{"b"}]
+    assert left() == []
+
+
+def test_a_plan_leaves_the_journal_as_it_is():
     stop(plan_only=True)
-    assert [other.read_bytes() for other in journal.folder().iterdir()] == [before]
+    assert left() == []
+    stop(keys=["a"])
+    before = journal.batches()
+    stop(keys=["b"], plan_only=True)
+    assert journal.batches() == before
 
 
-def test_a_killed_batch(root):
-    """Whose process holds no lock has ended, whatever process has its number now."""
-    machine = journal.owner().split("-")[0]
-    kill(f"{machine}-{dead_pid()}")
-    kill(f"{machine}-{os.getppid()}", run="smoke-2")
-    with journal.held(kill(f"{machine}-{os.getpid()}", run="smoke-3")):
-        assert {state.run: (state.running, state.ended) for state in journal.states()} == {
-            "smoke-1": (False, True), "smoke-2": (False, True), "smoke-3": (True, False),
-        }  # fmt: skip
+def test_a_batch_that_failed_before_it_had_a_trial_leaves_no_journal():
+    stop(error=paths.FailureError, caught=paths.FailureError)
+    assert left() == []
+    stop(error=paths.FailureError, caught=paths.FailureError, keys=["a"])
+    assert left() == ["tiny-smoke-1.json"]
 
 
-def test_a_batch_of_another_machine(root):
-    """Nothing is known of its process but the signs that it gives; it may live without them."""
-    path = kill(f"00000000-{dead_pid()}")
-    assert journal.states()[0].running
-    os.utime(path, (time.time() - 2 * journal.STALE,) * 2)
-    assert (journal.states()[0].running, journal.states()[0].ended) == (False, False)
-    with journal.held(path):  # its file system passes locks on
-        assert journal.states()[0].running
+def test_a_killed_batch():
+    """It has ended if nobody holds its lock, whichever process has its number now."""
+    stop(keys=["a"])
+    kill(f"{MACHINE}-{os.getppid()}")
+    assert [(batch.running, batch.ended) for batch in journal.batches()] == [(0, True)]
 
 
-def test_a_batch_gives_signs_of_life(root, monkeypatch):
-    monkeypatch.setattr(journal, "_BEAT", 0.01)
-    with journal.kept("tiny", "smoke", "smoke-1") as variables:
-        path = journal.path_of("tiny", "smoke-1", journal.owner())
-        assert variables == {journal.VARIABLE: str(path)}
-        os.utime(path, (0, 0))
-        deadline = time.monotonic() + 60
-        while path.stat().st_mtime == 0:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+def test_a_batch_of_another_machine():
+    """Its lock can be had where the file system does not pass locks on, so it may live."""
+    stop(keys=["a"])
+    lock = kill("00000000-1")
+    os.utime(lock, (0, 0))
+    assert [(batch.running, batch.unknown, batch.ended) for batch in journal.batches()] == [(0, 1, False)]
+    with journal.held(lock):
+        assert [(batch.running, batch.unknown, batch.ended) for batch in journal.batches()] == [(1, 0, False)]
+    assert journal.batches()[0].ended
 
 
-def test_shards_that_ended_go_when_the_run_is_complete(root):
-    machine = journal.owner().split("-")[0]
-    running = kill("00000000-1")
-    kill(f"{machine}-{dead_pid()}")
-    other = kill(f"{machine}-{dead_pid()}", run="smoke-2")
+def test_where_there_are_no_locks_nothing_has_ended_for_certain(monkeypatch):
+    monkeypatch.setattr(journal, "fcntl", None)
     with journal.kept("tiny", "smoke", "smoke-1"):
-        pass
-    assert {state.path for state in journal.states()} == {running, other}
+        assert [(batch.running, batch.unknown) for batch in journal.batches()] == [(0, 1)]
+    assert left() == []
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "3", "{}", '{"trials": 3}'])
-def test_a_damaged_journal_hides_no_other(root, content):
+@pytest.mark.parametrize("content", ["", "{", "[]", "3", "{}", '{"trials": 3}', '{"trials": []}'])
+def test_a_damaged_journal_hides_no_other(content):
     stop()
-    bad = journal.folder() / "bad.json"
-    bad.write_text(content)
-    assert len(journal.states()) == 1
-    assert journal.unreadable() == [bad]
+    (journal.folder() / "bad.json").write_text(content)
+    assert [batch.run for batch in journal.batches()] == ["smoke-1"]
+    journal.path_of("tiny", "smoke-2").write_text(content)
+    stop("smoke-2", keys=["a"])  # and is replaced
+    assert json.loads(journal.path_of("tiny", "smoke-2").read_text())["trials"] == ["a"]
 
 
 SUSPENDED = """
-import os, sys, time
+import sys
 from compendium.experiments import journal
-from compendium.runs import cleaning, run as runs
 from compendium.system import paths
-with journal.kept("tiny", "smoke", "smoke-1"):
+with journal.kept("tiny", "smoke", "smoke-1") as note:
+    note(["a"])
     partial = paths.runs_folder() / "tiny" / f".partial-smoke-1-{journal.owner()}"
     partial.mkdir(parents=True)
     print("begun", flush=True)
@@ -168,58 +157,37 @@ with journal.kept("tiny", "smoke", "smoke-1"):
 
 
 def test_a_suspended_batch_is_not_taken_for_dead(root):
-    """Ctrl-Z or a closed lid: no sign of life for an hour, and then it goes on."""
+    """Ctrl-Z or a closed lid: it does nothing for an hour, and then it goes on."""
     batch = subprocess.Popen(
         [sys.executable, "-c", SUSPENDED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert batch.stdout.readline() == "begun\n"
     os.kill(batch.pid, signal.SIGSTOP)
     try:
-        [path] = journal.folder().glob("*.json")
-        os.utime(path, (time.time() - 3600,) * 2)
-        unfinished = root / "papermill_runs" / ".trials" / ".a.tmp"
+        trial, unfinished = (paths.trials_folder() / name for name in ("a.parquet", ".b.tmp"))
+        paths.write_atomically(trial, "a trial that the batch needs")
         paths.write_atomically(unfinished, "half of a trial")
-        os.utime(unfinished, (time.time() - 3600,) * 2)
-        assert journal.states()[0].running
-        assert cleaning.leftovers() == []
+        hour_ago = time.time() - 3600
+        for path in (trial, unfinished, *journal.folder().iterdir()):
+            os.utime(path, (hour_ago, hour_ago))
+        assert [(batch.running, batch.ended) for batch in journal.batches()] == [(1, False)]
+        assert cleaning.unneeded() == {}
         runs.sweep(root / "papermill_runs" / "tiny")
     finally:
         os.kill(batch.pid, signal.SIGCONT)
     batch.communicate("")
     assert batch.returncode == 0
-    assert journal.states() == []
-    assert list(journal.folder().iterdir()) == []
-    assert {item.path for item in cleaning.leftovers()} == {
-        unfinished, *(root / "papermill_runs" / "tiny").glob(".partial-*")
-    }  # fmt: skip
+    assert journal.batches() == []
+    assert left() == []
+    partial = root / "papermill_runs" / "tiny"
+    assert set(cleaning.unneeded()) == {trial, unfinished, *partial.glob(".partial-*")}
 
 
-def test_a_batch_that_failed_before_it_had_a_trial_leaves_no_journal(root):
-    with pytest.raises(paths.FailureError), journal.kept("tiny", "smoke", "smoke-1"):
-        raise paths.FailureError
-    assert list(journal.folder().iterdir()) == []
-
-
-def test_where_there_are_no_locks_nothing_has_ended_for_certain(root, monkeypatch):
-    path = kill(f"{journal.owner().split('-')[0]}-{dead_pid()}")
-    journal.lock_of(path).touch()
-    assert journal.is_alive(journal.owner(), path) is False
-    monkeypatch.setattr(journal, "fcntl", None)
-    assert journal.is_alive(journal.owner(), path) is None
-
-
-def test_status_says_with_what_a_batch_failed(tmp_path, monkeypatch, capsys):
-    (tmp_path / "experiments.yml").write_text("experiments: {}\n")
-    monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
-
-    def fails():
-        with journal.kept("tiny", "custom", "custom-1", parameters={}) as variables:
-            monkeypatch.setenv(journal.VARIABLE, variables[journal.VARIABLE])
-            journal.note(["a"])
-            raise paths.FailureError("cell 3:\n  no regret")
-
-    with pytest.raises(paths.FailureError):
-        fails()
+def test_status_says_with_what_a_batch_failed(root, capsys):
+    (root / "experiments.yml").write_text("experiments: {}\n")
+    stop(keys=["a"], error=lambda: paths.FailureError("cell 3:\n  no regret"), caught=paths.FailureError)
     with pytest.raises(SystemExit):
         cli.main(["status"])
     assert capsys.readouterr().out.endswith("tries again from there: cell 3: no regret\n")
+    with journal.kept("tiny", "smoke", "smoke-1"):
+        assert journal.batches()[0].error is None

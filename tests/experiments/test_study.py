@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import time
+from functools import partial
 
 import joblib
 import numpy as np
@@ -17,7 +16,6 @@ from pydantic import ValidationError
 from compendium.experiments import execution as module
 from compendium.experiments import study as study_module
 from compendium.experiments import trials
-from compendium.experiments.execution import TrialsFailedError
 from compendium.experiments.problems import Digits, Synthetic
 from compendium.experiments.study import Results, Setting, Study, publish, replay, save
 from mlogb_core.simulation import run_trial, trial_streams
@@ -45,7 +43,7 @@ ENVIRONMENT = {"environment.json"}
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
     """No batch and no terminal, whoever runs the tests."""
-    for name in ("MLOGB_JOBS", "MLOGB_RUN_DIR", "MLOGB_PROGRESS"):
+    for name in ("MLOGB_JOBS", "MLOGB_RUN_DIR", "MLOGB_ORDERS"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -54,7 +52,7 @@ def serial(tmp_path_factory):
     """The study computed by one worker, with the folder of its trials."""
     folder = tmp_path_factory.mktemp("serial")
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("MLOGB_PROGRESS", raising=False)
+        patch.delenv("MLOGB_ORDERS", raising=False)
         return STUDY.run(n_jobs=1, folder=folder), folder
 
 
@@ -143,37 +141,23 @@ def test_settings_in_another_order_or_alone(serial, tmp_path):
     assert stored(tmp_path / "trials") < stored(serial[1])
 
 
-def stop_at(spec, folder, variables):
-    """In place of `_obtain`: the last trial is stopped when others are stored."""
+def stop_at(folder, spec, key):
+    """In place of `_compute`: the last trial is stopped when others are stored."""
     if (spec.setting.name, spec.trial) == ("a second", 2):
         while not list(folder.glob("*.parquet")):
             time.sleep(0.01)
         raise KeyboardInterrupt("stopped")
-    return _OBTAIN(spec, folder, variables)
+    return _COMPUTE(spec, key)
 
 
-def die_writing(spec, folder, variables):
-    """In place of `_obtain`: the worker of the last trial is killed in the middle of writing it."""
-    if (spec.setting.name, spec.trial) == ("a second", 2):
-        while not list(folder.glob("*.parquet")):
-            time.sleep(0.01)
-
-        def write_half(table, where, **_):
-            where.write_bytes(b"PAR1 half a table")
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        trials.pq.write_table = write_half  # in the worker, which dies with it
-    return _OBTAIN(spec, folder, variables)
-
-
-_OBTAIN = module._obtain
+_COMPUTE = module._compute
 
 
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_interrupted_and_resumed(assert_same, serial, tmp_path, monkeypatch, jobs):
     folder = tmp_path / "trials"
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_obtain", stop_at)
+        patch.setattr(module, "_compute", partial(stop_at, folder))
         with pytest.raises(KeyboardInterrupt):
             STUDY.run(n_jobs=jobs, folder=folder)
     assert 1 <= len(stored(folder)) < N_FILES
@@ -182,28 +166,13 @@ def test_interrupted_and_resumed(assert_same, serial, tmp_path, monkeypatch, job
     assert stored(folder) == stored(serial[1])
 
 
-@pytest.mark.slow
-def test_a_worker_is_killed(assert_same, serial, tmp_path, monkeypatch):
-    folder = tmp_path / "trials"
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "_obtain", die_writing)
-        with pytest.raises(TrialsFailedError, match="a worker process was killed"):
-            STUDY.run(n_jobs=2, folder=folder)
-    before = {path: path.read_bytes() for path in folder.glob("*.parquet")}
-    assert 1 <= len(before) < N_FILES
-    assert stored(folder) < stored(serial[1])
-    assert_same(STUDY.run(n_jobs=1, folder=folder))
-    assert {path: path.read_bytes() for path in before} == before
-    assert stored(folder) == stored(serial[1])
-
-
 def test_the_number_of_workers(assert_same, serial, tmp_path, monkeypatch):
     """As many as asked for, and never more than there are trials to compute."""
     asked, parallel = [], joblib.Parallel
 
-    def note(n_jobs):
+    def note(n_jobs, return_as):
         asked.append(n_jobs)
-        return parallel(n_jobs=1)
+        return parallel(n_jobs=1, return_as=return_as)
 
     monkeypatch.setattr(joblib, "Parallel", note)
     for jobs, missing in ((None, 2), (2, 3), (12, 2), (12, 0)):
@@ -216,7 +185,7 @@ def test_the_number_of_workers(assert_same, serial, tmp_path, monkeypatch):
     for path in sorted(folder.glob("*.parquet"))[:3]:
         path.unlink()
     by_variable = STUDY.run(folder=folder)
-    assert asked == [1, 2, 2, 1, 2]
+    assert asked == [1, 2, 2, 2]
     pd.testing.assert_frame_equal(results.rounds, by_variable.rounds)
     assert_same(by_variable)
 

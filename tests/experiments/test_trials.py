@@ -146,7 +146,7 @@ def test_what_decides_nothing_is_not_in_the_address(monkeypatch):
     assert make_spec(problem={"n_actions": (10, 30)}).key == key
     spec = make_spec()
     assert TrialSpec.model_validate_json(spec.model_dump_json()).key == key
-    for name in ("MLOGB_JOBS", "MLOGB_RUN_DIR", "MLOGB_PROGRESS"):
+    for name in ("MLOGB_JOBS", "MLOGB_RUN_DIR", "MLOGB_ORDERS"):
         monkeypatch.setenv(name, "2")
     assert spec.key == key
     settings = [SETTING | {"name": "first"}, SETTING]
@@ -349,7 +349,7 @@ def test_a_bad_file_is_computed_again(stored, damage, caplog):
     assert [r.levelname for r in caplog.records] == ["WARNING"]
     assert path.name in caplog.text
     assert "computing it again" in caplog.text
-    again = execution._obtain(spec, path.parent, {})
+    [again] = execution.obtain("tests", [spec], path.parent, execution.Orders())
     steady = list(frame.columns.drop(list(trials.TIMES)))
     assert_same(frame[steady], again[steady])
     assert_same(again, load(spec, path.parent))

@@ -1,10 +1,9 @@
-"""Cleaning: what nobody refers to goes, and nothing else."""
+"""Cleaning: what nothing refers to goes, and nothing else."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import time
 
 import pytest
@@ -14,6 +13,10 @@ from compendium.runs import cleaning
 from compendium.runs import run as runs
 from compendium.system import paths
 
+#: Processes: one of this machine that was killed, one that works, and one of which nothing is known.
+KILLED, WORKING = (f"{journal.owner().split('-')[0]}-{number}" for number in (4711, 4712))
+FAR = "00000000-4713"
+
 
 @pytest.fixture(autouse=True)
 def root(tmp_path, monkeypatch):
@@ -22,18 +25,11 @@ def root(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture(scope="module")
-def dead():
-    process = subprocess.Popen(["true"])
-    process.wait()
-    return f"{journal.owner().split('-')[0]}-{process.pid}"
-
-
 def put(name, content="x", old=False):
     path = paths.project_root() / name
     paths.write_atomically(path, content)
     if old:
-        os.utime(path, (time.time() - 2 * journal.STALE,) * 2)
+        os.utime(path, (time.time() - 2 * cleaning.OLD,) * 2)
     return path
 
 
@@ -48,37 +44,40 @@ def put_run(*keys, name="smoke-00000001"):
     return put(f"papermill_runs/tiny/{name}/record.json", json.dumps(record))
 
 
-def put_journal(whose, *keys, run="smoke-00000001", old=False, parameters=None, experiment="tiny"):
+def put_journal(*keys, number=1, parameters=None, experiment="tiny"):
+    run = f"smoke-0000000{number}"
     entry = {"experiment": experiment, "parameters": parameters, "profile": "smoke", "run": run,
-             "owner": whose, "started": "2026", "trials": keys, "ended": False}  # fmt: skip
-    path = journal.path_of("tiny", run, whose)
-    return put(path.relative_to(paths.project_root()), json.dumps(entry), old)
+             "started": "2026", "trials": keys}  # fmt: skip
+    return put(f"papermill_runs/.batches/{experiment}-{run}.json", json.dumps(entry))
+
+
+def put_lock(whose, number=1, old=True):
+    lock = journal.lock_of(journal.path_of("tiny", f"smoke-0000000{number}"), whose)
+    return put(lock.relative_to(paths.project_root()), old=old)
 
 
 def clean():
-    found = cleaning.leftovers()
+    found = cleaning.unneeded()
     cleaning.remove(found)
-    assert cleaning.leftovers() == []
-    return {item.path for item in found}
+    assert cleaning.unneeded() == {}
+    return set(found)
 
 
 def test_nothing_is_there():
     assert clean() == set()
 
 
-def test_trials_that_nobody_needs(dead):
-    needed = [
-        put_trial(key) for key in ("of-a-run", "of-a-batch", "of-a-stopped-batch", "of-another-machine")
-    ]
-    nobodys = put_trial("nobodys")
+def test_trials_that_nothing_needs():
+    keys = ("of-a-run", "of-a-batch", "of-a-killed-batch", "of-another-machine", "of-nothing")
+    *needed, spare = [put_trial(key) for key in keys]
     put_run("of-a-run")
-    live = put_journal(journal.owner(), "of-a-batch", run="smoke-00000002")
-    put_journal(dead, "of-a-stopped-batch", run="smoke-00000003")
-    put_journal("00000000-1", "of-another-machine", run="smoke-00000004", old=True)
-    with journal.held(live):
-        assert [(item.path, item.size) for item in cleaning.leftovers()] == [(nobodys, 1)]
-        assert nobodys.exists()  # finding is not removing
-        assert clean() == {nobodys}
+    for number, (key, whose) in enumerate(zip(keys[1:4], (WORKING, KILLED, FAR), strict=True), 2):
+        put_journal(key, number=number)
+        put_lock(whose, number, old=False)
+    with journal.held(put_lock(WORKING, 2)):
+        assert cleaning.unneeded() == {spare: 1}
+        assert spare.exists()  # finding is not removing
+        assert clean() == {spare}
     assert all(path.exists() for path in needed)
 
 
@@ -86,7 +85,6 @@ def test_trials_that_nobody_needs(dead):
     "name",
     [
         "papermill_runs/.trials/.0123456789abcdef01234567.4711.89abcdef.tmp",
-        "papermill_runs/.trials/.0123456789abcdef01234567.1.12345678.tmp",  # process 1 always runs
         "papermill_runs/tiny/smoke-00000001/.study.json.12.tmp",
         "figures/.regret.png.12.tmp",
         "figures/local/.regret.json.12.tmp",
@@ -97,63 +95,63 @@ def test_files_that_were_never_finished(name):
     put(name)
     assert clean() == set()
     path = put(name, old=True)
+    with journal.held(put_lock(WORKING)):  # a process that may have been suspended while it wrote
+        assert clean() == set()
+    lock = put_lock(FAR)
+    assert clean() == set()
+    lock.unlink()
     assert clean() == {path}
 
 
-def test_folders_of_attempts(dead):
-    kept = [
-        f".partial-smoke-00000002-{journal.owner().split('-')[0]}-{os.getppid()}",
-        ".partial-smoke-00000003-00000000-4711",
-    ]
-    for name in kept:
-        put(f"papermill_runs/tiny/{name}/tiny.ipynb")
-        run, whose = name.removeprefix(".partial-").rsplit("-", 2)[0], "-".join(name.rsplit("-", 2)[1:])
-        put_journal(whose, "a", run=run, old=True)
-    gone = put(f"papermill_runs/tiny/.partial-smoke-00000004-{dead}/tiny.ipynb", "four").parent
-    put_journal(dead, "a", run="smoke-00000004")
-    live = journal.path_of("tiny", "smoke-00000002", kept[0].split("2-", 1)[1])
-    with journal.held(live):
-        assert [(item.path, item.size) for item in cleaning.leftovers()] == [(gone, 4)]
+def test_folders_of_attempts():
+    folders = [f"papermill_runs/tiny/.partial-smoke-00000001-{whose}" for whose in (WORKING, FAR, KILLED)]
+    *kept, gone = [put(f"{name}/tiny.ipynb", "four").parent for name in folders]
+    put_lock(KILLED, old=False)
+    put_lock(FAR)
+    with journal.held(put_lock(WORKING)):
+        assert cleaning.unneeded() == {gone: 4}
         assert clean() == {gone}
-    assert {path.name for path in (paths.runs_folder() / "tiny").iterdir()} == set(kept)
+    assert sorted((paths.runs_folder() / "tiny").iterdir()) == sorted(kept)
 
 
-def test_the_only_copy_of_a_run_stays(dead):
+def test_the_only_copy_of_a_run_stays():
     """A batch was killed after it set the old run aside and before the new one was in its place."""
-    aside = put(f"papermill_runs/tiny/.partial-smoke-00000001-{dead}-old/record.json").parent
+    aside = put(f"papermill_runs/tiny/.partial-smoke-00000001-{KILLED}-old/record.json").parent
     assert clean() == set()
     put_run()
     assert clean() == {aside}
 
 
-def test_journals_of_runs_that_are_there(dead):
+def test_journals_and_locks():
     put_run()
-    finished = put_journal(dead)
-    lock = put(journal.lock_of(finished).relative_to(paths.project_root()))
-    live = put_journal(f"{journal.owner().split('-')[0]}-{os.getppid()}")
-    put_journal(dead, "a", run="smoke-00000002")
-    bad = put("papermill_runs/.batches/bad.json", "{", old=True)
+    put_run(name="smoke-00000002")
+    complete = put_journal("a")
+    put_journal("a", number=2)
+    put_journal("a", number=3)
+    killed = put_lock(KILLED, 3)
+    put_lock(KILLED, 4, old=False)
+    damaged = put("papermill_runs/.batches/bad.json", "{", old=True)
     put("papermill_runs/.batches/young.json", "{")
-    orphan = put("papermill_runs/.batches/tiny-smoke-00000003-gone.lock", old=True)
-    with journal.held(live):
-        assert clean() == {finished, lock, bad, orphan}
+    put("papermill_runs/.batches/tiny-smoke-00000005.json", "{", old=True)
+    with journal.held(put_lock(WORKING, 2)), journal.held(put_lock(WORKING, 5)):
+        assert clean() == {complete, killed, damaged}
 
 
-def test_batches_that_can_never_be_finished(root, dead):
+def test_batches_that_can_never_be_finished(root):
     """One that came to no study, and one whose parameters are refused; not one of another branch."""
     (root / "experiments.yml").write_text(
         "limits: {n_rounds: {minimum: 1}}\n"
         "experiments: {tiny: {title: t, notebook: n, profiles: {smoke: {}}}}\n"
     )
-    empty = put_journal(dead)
-    refused = put_journal(dead, "a", run="smoke-00000002", parameters={"n_rounds": 0})
+    empty = put_journal()
+    refused = put_journal("a", number=2, parameters={"n_rounds": 0})
     trials = [put_trial("a"), put_trial("b"), put_trial("c")]
-    put_journal(dead, "b", run="smoke-00000003", parameters={"n_rounds": 1})
-    put_journal(dead, "c", run="smoke-00000004", parameters={"n_rounds": 0}, experiment="elsewhere")
+    put_journal("b", number=3, parameters={"n_rounds": 1})
+    put_journal("c", number=4, parameters={"n_rounds": 0}, experiment="elsewhere")
     assert clean() == {empty, refused, trials[0]}
 
 
-def test_runs_and_figures_stay(root):
+def test_runs_and_figures_stay():
     put_run("a")
     put("figures/regret.png")
     put("notes.tmp", old=True)
@@ -163,6 +161,6 @@ def test_runs_and_figures_stay(root):
 
 def test_what_goes_in_the_meantime_is_passed_over():
     path = put_trial("a")
-    found = cleaning.leftovers()
+    found = cleaning.unneeded()
     path.unlink()
     cleaning.remove(found)

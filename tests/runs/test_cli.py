@@ -18,7 +18,7 @@ from compendium import cli
 from compendium.experiments import journal
 from compendium.runs import run as runs
 from compendium.runs import verification
-from compendium.system import provenance
+from compendium.system import paths, provenance
 from compendium.system.paths import FailureError
 
 
@@ -212,18 +212,30 @@ def test_a_plan_of_a_notebook_without_a_study_keeps_nothing(mlogb, root):
 def test_status_has_a_line_for_each_run(mlogb, root, monkeypatch):
     make_project(root)
 
-    def state(run, running, trials, done):
-        names = frozenset(map(str, range(trials)))
-        return journal.State("tiny", "smoke", run, running, names, done, "2026-11-28", root, not running)
+    def batch(run, trials="", running=0, unknown=0):
+        return journal.Batch(
+            root, "tiny", "smoke", run, "2026-11-28", frozenset(trials), None, running, unknown
+        )
 
-    shards = [state("smoke-1", True, 8, 3), state("smoke-1", True, 8, 3), state("smoke-1", False, 0, 0)]
-    monkeypatch.setattr(journal, "states", lambda: [*shards, state("smoke-2", False, 0, 0)])
+    for key in "abc":
+        paths.write_atomically(paths.trials_folder() / f"{key}.parquet", "")
+        os.utime(paths.trials_folder() / f"{key}.parquet", (1.8e9 + ord(key),) * 2)
+    batches = [
+        batch("smoke-1", "abcdefgh", running=2, unknown=1), batch("smoke-2", "x", running=1),
+        batch("smoke-3"), batch("smoke-4", "ab", unknown=1), batch("smoke-5", unknown=1),
+    ]  # fmt: skip
+    monkeypatch.setattr(journal, "batches", lambda: batches)
     on = "stopped; the same `mlogb run` goes on from there"
+    far = "on another machine; whether it still runs cannot be told from here"
     assert mlogb("status")[1].splitlines() == [
         "tiny/smoke-1, since 2026-11-28: 3 of 8 trials stored; running in 2 processes",
-        f"tiny/smoke-2, since 2026-11-28: no trial known yet; {on}",
+        "tiny/smoke-2, since 2026-11-28: 0 of 1 trials stored; running",
+        f"tiny/smoke-3, since 2026-11-28: no trial known yet; {on}",
+        f"tiny/smoke-4, since 2026-11-28: 2 of 2 trials stored; {far}, "
+        "the last trial was stored 2027-01-15T08:01:38+00:00",
+        f"tiny/smoke-5, since 2026-11-28: no trial known yet; {far}",
     ]
-    monkeypatch.setattr(journal, "states", list)
+    monkeypatch.setattr(journal, "batches", list)
     assert mlogb("status")[1].startswith("no batch is under way or was left unfinished")
 
 

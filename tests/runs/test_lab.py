@@ -178,7 +178,7 @@ def test_other_notebooks_are_left_alone(tree, manager):
 def test_the_server_finds_the_extension():
     from jupyter_server.extension.utils import get_metadata
 
-    settings = json.loads((ROOT / "compendium" / "lab.json").read_text())
+    settings = json.loads((ROOT / "compendium" / "runs" / "lab.json").read_text())
     ((name, enabled),) = settings["ServerApp"]["jpserver_extensions"].items()
     assert enabled is True
     module, points = get_metadata(name)

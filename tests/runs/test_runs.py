@@ -269,7 +269,7 @@ def test_an_interrupted_run_leaves_nothing(root, kind, request):
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_leftovers_of_ended_attempts_are_swept(root):
+def test_what_ended_attempts_left_is_swept(root):
     (root / "experiments.yml").touch()
     folder = root / "papermill_runs" / "tiny"
     final = folder / "smoke-12345678"
@@ -280,13 +280,15 @@ def test_leftovers_of_ended_attempts_are_swept(root):
     reused = f"{machine}-{os.getppid()}"  # the number of a batch that ended; another process has it now
     stale = [folder / f".partial-smoke-12345678-{whose}" for whose in (dead, reused, f"{machine}-{own}")]
     under_way = [folder / f".partial-smoke-12345678-{whose}" for whose in (running, far)]
-    for whose in (dead, running, far):
-        paths.write_atomically(journal.path_of("tiny", "smoke-12345678", whose), "{}")
+    path = journal.path_of("tiny", "smoke-12345678")
+    paths.write_atomically(path, "{}")
+    for whose in (dead, reused, far):
+        journal.lock_of(path, whose).touch()
     other = folder / f".partial-smoke-99999999-{dead}"
     aside = folder / f".partial-smoke-12345678-{dead}-old"
     for left in [*stale, *under_way, other, aside]:
         left.mkdir(parents=True)
-    with journal.held(journal.path_of("tiny", "smoke-12345678", running)):
+    with journal.held(journal.lock_of(path, running)):
         runs.sweep(folder)
     assert {p.name for p in folder.iterdir()} == {final.name, *(p.name for p in under_way)}
 
