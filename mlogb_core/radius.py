@@ -18,7 +18,7 @@ from mlogb_core._validation import as_integer, as_non_negative, as_positive, as_
 from mlogb_core.link import remainder_constant, smoothness
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Progress:
     r"""What a policy knows after t updates, as far as the radius depends on it.
 

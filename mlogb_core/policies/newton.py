@@ -94,6 +94,8 @@ class NewtonPolicy(Owned, ABC):
     """
 
     compiled = False
+    #: What `select` has computed of the selected action, for the update that follows.
+    _selected: Any = None
 
     def __init__(
         self,
@@ -226,6 +228,7 @@ class NewtonPolicy(Owned, ABC):
         self._hessian_movement += moved[1]
         self.rounds += 1
         self.smallest_margin = min(self.smallest_margin, self.margin)
+        self._selected = None
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on, as a flat dictionary of arrays, numbers and strings.

@@ -60,7 +60,8 @@ class OptimisticPolicy(NewtonPolicy):
     Notes
     -----
     Paper: Algorithm 2 (`algo:fd-oful-mlogb`), `eq:fd-oful-mlogb-efficient-reward`. Both norms of
-    the bonus come from the same K x K block: :math:`\|v \otimes x\|_{Z^{-1}}^2 = v^\top A(x) v`.
+    the bonus come from the same K x K block: :math:`\|v \otimes x\|_{Z^{-1}}^2 = v^\top A(x) v`. An update
+    with the selected action uses the image that `select` has computed of it.
 
     Examples
     --------
@@ -138,16 +139,6 @@ class OptimisticPolicy(NewtonPolicy):
             raise self._named(error) from error
         self.margin = choice.margin
         return choice.action
-
-    def update(self, action: ArrayLike, outcome: int) -> None:
-        """Take the proximal Newton step for one outcome and add its Hessian; see `NewtonPolicy.update`.
-
-        Notes
-        -----
-        The image of the action is known from `select` if it is the action that was selected.
-        """
-        super().update(action, outcome)
-        self._selected = None
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on, as a flat dictionary of arrays, numbers and strings.
