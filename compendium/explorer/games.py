@@ -1,8 +1,8 @@
 """The explorer: one game with parameters of the reader's choice, its figure and its controls.
 
-Everything shown is computed by `mlogb_core` when it is asked for. A *witness* plays along with the other
-policies: it is EOFD-MLogB, and keeps what the algorithm itself never forms, the accumulated Hessian and
-the last step that had to be projected. `explorer` puts controls around `play` and `draw`.
+Everything shown is computed by `mlogb_core` when it is asked for. EOFD-MLogB plays a second time with a
+recorder, which keeps what the algorithm itself never forms: the accumulated Hessian and the last step that
+had to be projected. `explorer` puts controls around `play` and `draw`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from compendium.report.figures import STYLES
 from mlogb_core._validation import Array
 from mlogb_core.curvature import FrequentDirections
 from mlogb_core.link import jacobian, jacobian_factor, loss_residual, outcome_probabilities
-from mlogb_core.policies import OptimisticPolicy, Policy
+from mlogb_core.policies import OptimisticPolicy
 from mlogb_core.projection import project_onto_ball
 from mlogb_core.simulation import Trial, run_trial, trial_streams
 
@@ -35,8 +35,6 @@ STEP_SIZE = 1.0
 SHOWN = ("eofd", "oful", "first-order", "random")
 #: What a plain front end is shown in place of the controls.
 WITHOUT_FRONT_END = "The controls appear here when the notebook runs in JupyterLab."
-
-_WITNESS = "witness"
 
 
 class Choice(BaseModel):
@@ -130,7 +128,7 @@ class Dual(NamedTuple):
 
 @dataclass(frozen=True)
 class Game:
-    """One game and what its witness saw.
+    """One game and what was recorded of EOFD-MLogB in it.
 
     Attributes
     ----------
@@ -162,15 +160,22 @@ class Game:
         return dict(zip(self.trial.policies, map(float, 1e3 * np.median(seconds, axis=0)), strict=True))
 
 
-class _Witness:
-    """A policy that hands everything on, and adds up the Hessians that its sketch is given."""
+class _Recorder:
+    """EOFD-MLogB as a policy that also keeps what the algorithm itself never forms.
+
+    Attributes
+    ----------
+    hessian : (Kd, Kd) array
+        Sum of the Hessians that the sketch is given.
+    projected : tuple of arrays, optional
+        Matrix and point of the last step that ended outside of the ball.
+    """
 
     def __init__(self, policy: OptimisticPolicy) -> None:
-        self.policy = policy
+        self.policy, self.margin = policy, policy.margin
         size = policy.parameter.size
         self.hessian: Array = np.zeros((size, size))
         self.projected: tuple[Array, Array] | None = None
-        self.margin = policy.margin
 
     def select(self, actions: ArrayLike) -> int:
         chosen = self.policy.select(actions)
@@ -179,23 +184,21 @@ class _Witness:
 
     def update(self, action: ArrayLike, outcome: int) -> None:
         x = np.asarray(action, dtype=np.float64)
-        self._note_projection(x, outcome)
+        self._record_projection(x, outcome)
         self.policy.update(x, outcome)
-        self.hessian += np.kron(self._slope(x), np.outer(x, x))
+        self.hessian += self._loss_hessian(x)
 
-    def _slope(self, x: Array) -> Array:
-        return jacobian(outcome_probabilities(self.policy.parameter @ x))
+    def _loss_hessian(self, x: Array) -> Array:
+        slope = jacobian(outcome_probabilities(self.policy.parameter @ x))
+        return np.asarray(np.kron(slope, np.outer(x, x)))
 
-    def _note_projection(self, x: Array, outcome: int) -> None:
-        """Keep the matrix and the point of this step if the point lies outside the ball."""
-        policy, curvature = self.policy, self.policy.curvature
+    def _record_projection(self, x: Array, outcome: int) -> None:
+        policy, curvature, eta = self.policy, self.policy.curvature, self.policy.step_size
         probabilities = outcome_probabilities(policy.parameter @ x)
         residual, factor = loss_residual(probabilities, outcome), jacobian_factor(probabilities)
-        frame, eta = curvature.frame(x), policy.step_size
-        free = curvature.newton_step(frame, policy.parameter, residual, factor, eta, np.inf).parameter
-        if np.linalg.norm(free) > policy.norm_bound:
-            matrix = curvature.dense() + eta * np.kron(self._slope(x), np.outer(x, x))
-            self.projected = matrix, free.ravel()
+        step = curvature.newton_step(curvature.frame(x), policy.parameter, residual, factor, eta, np.inf)
+        if np.linalg.norm(step.parameter) > policy.norm_bound:
+            self.projected = curvature.dense() + eta * self._loss_hessian(x), step.parameter.ravel()
 
 
 def play(choice: Choice, n_rounds: int = 300, seed: int = 17) -> Game:
@@ -214,18 +217,18 @@ def play(choice: Choice, n_rounds: int = 300, seed: int = 17) -> Game:
     -------
     Game
     """
-    streams = trial_streams(seed, "explorer", 0)
-    setting = choice.setting()
+    setting, streams = choice.setting(), trial_streams(seed, "explorer", 0)
     environment = setting.problem.environment()
-    policies: dict[str, Policy] = setting.build(environment, streams.policy)
-    follower = choice.setting(("eofd",)).build(environment, streams.policy)["eofd"]
-    assert isinstance(follower, OptimisticPolicy)
-    witness = _Witness(follower)
-    trial = run_trial(environment, policies | {_WITNESS: witness}, n_rounds, streams)
-    sketch = follower.curvature
-    assert isinstance(sketch, FrequentDirections)
-    dual = witness.projected and dual_of(*witness.projected, choice.norm_bound)
-    return Game(choice, _without_witness(trial), witness.hessian, sketch, dual)
+    trial = run_trial(environment, setting.build(environment, streams.policy), n_rounds, streams)
+    # Once more on the same random numbers, since recording takes time that no policy should be charged for.
+    streams = trial_streams(seed, "explorer", 0)
+    policy = choice.setting(("eofd",)).build(environment, streams.policy)["eofd"]
+    assert isinstance(policy, OptimisticPolicy)
+    recorder = _Recorder(policy)
+    run_trial(environment, {"eofd": recorder}, n_rounds, streams)
+    assert isinstance(policy.curvature, FrequentDirections)
+    dual = recorder.projected and dual_of(*recorder.projected, choice.norm_bound)
+    return Game(choice, trial, recorder.hessian, policy.curvature, dual)
 
 
 def dual_of(matrix: ArrayLike, point: ArrayLike, norm_bound: float) -> Dual:
@@ -403,12 +406,6 @@ def show_explorer(choice: Choice | None = None) -> None:
     from IPython.display import display
 
     display(explorer(choice))  # type: ignore[no-untyped-call]
-
-
-def _without_witness(trial: Trial) -> Trial:
-    keep = len(trial.policies) - 1
-    names = ("action", "outcome", "reward", "regret", "margin", "select_seconds", "update_seconds")
-    return Trial(trial.policies[:keep], trial.n_actions, *(getattr(trial, name)[:, :keep] for name in names))
 
 
 def _png(figure: Figure) -> bytes:
