@@ -48,26 +48,20 @@ def _citation(root: Path) -> str:
     """CITATION.cff as BibTeX: the paper, and this companion with its version."""
     entry = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
     (paper,) = entry["references"]
-    paper_fields = {"title": paper["title"], "author": _authors(paper)}
-    fields = {
-        "title": entry["title"],
-        "author": _authors(entry),
-        "version": entry["version"],
-        "note": f"Licence: {entry['license']}",
-    }
-    return "\n".join(
-        [
-            "```bibtex",
-            *_bibtex("misc", "eofd-mlogb", paper_fields),
-            "",
-            *_bibtex("software", "eofd-mlogb-companion", fields),
-            "```",
-        ]
-    )
+    return f"""\
+```bibtex
+@misc{{eofd-mlogb,
+  title = {{{paper["title"]}}},
+  author = {{{_authors(paper)}}},
+}}
 
-
-def _bibtex(kind: str, key: str, fields: Mapping[str, str]) -> list[str]:
-    return [f"@{kind}{{{key},", *(f"  {name} = {{{value}}}," for name, value in fields.items()), "}"]
+@software{{eofd-mlogb-companion,
+  title = {{{entry["title"]}}},
+  author = {{{_authors(entry)}}},
+  version = {{{entry["version"]}}},
+  note = {{Licence: {entry["license"]}}},
+}}
+```"""
 
 
 def _authors(entry: Mapping[str, Any]) -> str:

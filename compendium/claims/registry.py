@@ -7,7 +7,6 @@ the status of a claim follows from it: nobody can call a claim verified that no 
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -374,14 +373,10 @@ def _read_results(root: Path) -> Iterable[Found]:
 def _test_exists(root: Path, test: str) -> bool:
     file, _, name = test.partition("::")
     path = root / file
-    if not path.is_file():
-        return False
-    functions = [
-        node.name
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef)
-    ]
-    return name in functions
+    return (
+        path.is_file()
+        and re.search(rf"^def {name}\(", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
+    )
 
 
 def _notebook(claim: Claim) -> str:

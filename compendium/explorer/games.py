@@ -314,9 +314,13 @@ def draw(game: Game, times: bool = True) -> Figure:
     return figure
 
 
+def _named(values: dict[str, float], digits: int) -> str:
+    return ", ".join(f"{STYLES[policy].label} {value:.{digits}f}" for policy, value in values.items())
+
+
 def summary(game: Game, times: bool = True) -> str:
     """The numbers of the figure as text, one line each."""
-    regrets, sketch = game.regrets(), game.sketch
+    sketch = game.sketch
     lines = [
         f"K = {game.choice.n_outcomes}, d = {game.choice.n_features}, Kd = {game.choice.n_parameters}, "
         f"m = {game.choice.sketch_size}, {len(game.trial.n_actions)} rounds",
@@ -325,13 +329,10 @@ def summary(game: Game, times: bool = True) -> str:
         "no step left the ball"
         if game.dual is None
         else f"root nu = {game.dual.root:.4g} after {game.dual.steps} Newton steps",
-        "regret: " + ", ".join(f"{STYLES[name].label} {value:.1f}" for name, value in regrets.items()),
+        f"regret: {_named(game.regrets(), 1)}",
     ]
     if times:
-        spent = game.milliseconds()
-        lines.append(
-            "ms a round: " + ", ".join(f"{STYLES[name].label} {value:.3f}" for name, value in spent.items())
-        )
+        lines.append(f"ms a round: {_named(game.milliseconds(), 3)}")
     return "\n".join(lines)
 
 
@@ -415,6 +416,11 @@ def _png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
+def _line(axis: Axes, policy: str, x: ArrayLike, y: ArrayLike, text: str) -> None:
+    """A line in the colour and with the dashes of a policy."""
+    axis.plot(x, y, color=STYLES[policy].colour, dashes=STYLES[policy].dashes, label=text)
+
+
 def _draw_spectrum(axis: Axes, game: Game) -> None:
     full = np.linalg.eigvalsh(game.hessian)[::-1] + RIDGE
     kept = np.full(len(full), RIDGE)
@@ -422,9 +428,8 @@ def _draw_spectrum(axis: Axes, game: Game) -> None:
     kept[: len(spectrum)] += spectrum
     index, rho = np.arange(1, len(full) + 1), game.sketch.shrinkage
     axis.fill_between(index, kept, kept + rho, color="0.85", label=r"between $Z$ and $Z + \rho I$")
-    for name, values, text in (("oful", full, "full Hessian H"), ("eofd", kept, "sketch Z")):
-        style = STYLES[name]
-        axis.plot(index, values, color=style.colour, dashes=style.dashes, label=text)
+    _line(axis, "oful", index, full, "full Hessian H")
+    _line(axis, "eofd", index, kept, "sketch Z")
     axis.axvline(min(game.choice.sketch_size, len(full)), color="black", lw=0.8, ls=":", label="m")
     axis.set(title=rf"Spectrum, $\rho$ = {rho:.3g}", xlabel="number i of the eigenvalue", ylabel="eigenvalue")
     axis.set(xscale="log", yscale="log")
@@ -451,47 +456,43 @@ def _draw_ellipsoid(axis: Axes, game: Game) -> None:
         return
     vectors = np.linalg.eigh(game.hessian)[1][:, ::-1]
     other = min(choice.sketch_size, len(vectors) - 1)
-    plane = vectors[:, [0, other]]
-    regions = (
+    for policy, matrix, text in (
         ("oful", game.hessian + RIDGE * identity, "full Hessian H"),
         ("eofd", game.sketch.dense(), "sketch Z"),
         ("first-order", RIDGE * identity, "round 1, no curvature"),
-    )
-    for name, matrix, text in regions:
-        style = STYLES[name]
-        axis.plot(*shadow(matrix, plane, choice.beta), color=style.colour, dashes=style.dashes, label=text)
+    ):
+        x, y = shadow(matrix, vectors[:, [0, other]], choice.beta)
+        _line(axis, policy, x, y, text)
     axis.plot(0, 0, "k+", label="estimate")
     reach = 1.1 * float(np.sqrt(choice.beta / RIDGE)) or 1.0
-    axis.set_xlim(-reach, reach)
-    axis.set_ylim(-reach, 1.8 * reach)  # room for the legend
     axis.set(
         title=rf"Confidence ellipsoid, $\beta$ = {choice.beta:.3g}",
         xlabel="along eigenvector 1 of H (logits)",
         ylabel=f"along eigenvector {other + 1} (logits)",
         aspect="equal",
+        xlim=(-reach, reach),
+        ylim=(-reach, 1.8 * reach),  # room for the legend
     )
     axis.legend(fontsize=8, loc="upper center", ncols=2)
 
 
 def _draw_regret(axis: Axes, game: Game) -> None:
     rounds = np.arange(1, len(game.trial.n_actions) + 1)
-    for name, regret in zip(game.trial.policies, game.trial.regret.T, strict=True):
-        style = STYLES[name]
-        axis.plot(rounds, np.cumsum(regret), color=style.colour, dashes=style.dashes, label=style.label)
+    for policy, regret in zip(game.trial.policies, game.trial.regret.T, strict=True):
+        _line(axis, policy, rounds, np.cumsum(regret), STYLES[policy].label)
     axis.set(title="Regret, one game", xlabel="round t", ylabel="cumulative regret (missed rewards)")
     axis.legend(fontsize=8)
 
 
 def _draw_times(axis: Axes, game: Game) -> None:
     spent = game.milliseconds()
-    for place, (name, value) in enumerate(spent.items()):
-        style = STYLES[name]
-        axis.plot(value, place, style.marker, color=style.colour, ms=9)
+    for place, (policy, value) in enumerate(spent.items()):
+        axis.plot(value, place, STYLES[policy].marker, color=STYLES[policy].colour, ms=9)
         axis.annotate(
             f"{value:.3g} ms", (value, place), xytext=(10, -4), textcoords="offset points", fontsize=9
         )
-    axis.set_yticks(range(len(spent)), [STYLES[name].label for name in spent])
+    axis.set_yticks(range(len(spent)), [STYLES[policy].label for policy in spent])
     axis.set(title="Time per round, this machine", xlabel="time per round (ms)", xscale="log")
     axis.set_ylim(len(spent) - 0.5, -0.5)
     low, high = axis.get_xlim()
-    axis.set_xlim(low, high * 4)
+    axis.set_xlim(low, high * 4)  # room for the numbers
