@@ -37,7 +37,6 @@ from compendium.system import paths
 from compendium.system.paths import FailureError
 
 API = "book/api.md"
-PACKAGES = ("mlogb_core", "mlogb_core.curvature", "compendium.theory")
 
 _AUTOMODULE = re.compile(r"^<!-- automodule ([\w.]+) -->$", re.MULTILINE)
 _DIRECTIVE = r"```{eval-rst}\n.. automodule:: \1\n   :members:\n```"
@@ -390,7 +389,9 @@ def objects(names: Iterable[str]) -> dict[str, str]:
     """
     found: dict[str, set[str]] = defaultdict(set)
     full: dict[int, str] = {}
+    packages: dict[str, None] = {}
     for module in names:
+        packages[module.rpartition(".")[0]] = None
         found[module].add(module)
         for path, value in _documented(importlib.import_module(module)):
             target = f"{module}.{path}"
@@ -399,7 +400,7 @@ def objects(names: Iterable[str]) -> dict[str, str]:
             pieces = target.split(".")
             for start in range(len(pieces) - path.count(".")):
                 found[".".join(pieces[start:])].add(target)
-    for package in PACKAGES:  # which pass on objects of their modules
+    for package in filter(None, packages):  # which pass on objects of their modules
         for name, value in vars(importlib.import_module(package)).items():
             if id(value) in full:
                 found[f"{package}.{name}"].add(full[id(value)])
