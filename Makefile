@@ -31,7 +31,7 @@ $(STAMP): requirements.lock pyproject.toml
 	  echo "installing with pip (about a minute)"; \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; \
 	fi
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	cp compendium/runs/lab.json $(VENV)/etc/jupyter/jupyter_server_config.d/compendium.json
 	@touch $@
 

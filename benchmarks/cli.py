@@ -145,7 +145,7 @@ def draw(record: dict[str, Any], folder: Path, pictures: Path) -> list[Path]:
         )
         about = {
             "experiment": "benchmarks", "profile": "quick" if record["quick"] else "full",
-            "git_commit": record["git_commit"],
+            "git_commit": record["git_commit"], "alt": report.ALTERNATIVE_TEXTS[name],
         }  # fmt: skip
         figures.save(make(timings), name, pictures, path, source, about)
         drawn.append(pictures / f"{name}.png")

@@ -17,6 +17,13 @@ from compendium.system.provenance import relative_paths
 
 RECORD = "bench.json"
 TIME_FIGURE, MAP_FIGURE = "bench_time", "bench_map"
+#: What the figures show, for those who cannot see them; kept in their sidecars.
+ALTERNATIVE_TEXTS = {
+    TIME_FIGURE: "Time per round against d at m = 40: printed algorithms, OFUL by Cholesky factors, "
+    "strongest OFUL and EOFD, NumPy and compiled",
+    MAP_FIGURE: "Map of the time of the strongest OFUL over that of EOFD, over Kd and m, with the line where "
+    "they are equal",
+}
 TABLES = ("timings", "equal_regret", "roofline", "memory")
 _TITLES = {
     "paper": "In the paper's setting",
@@ -186,18 +193,17 @@ def _slower_compiled(timings: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
+def _picture(name: str, pictures: str) -> str:
+    return f"![{ALTERNATIVE_TEXTS[name]}]({pictures}/{name}.png)"
+
+
 def _figures(record: Mapping[str, Any], pictures: str) -> list[str]:
     shown = []
     if "curve" in record["parts"]:
-        about = (
-            "Time per round against d: printed algorithms, OFUL by Cholesky factors, strongest OFUL and "
-            "EOFD, NumPy and compiled"
-        )
-        shown += ["## Time against d", f"![{about}]({pictures}/{TIME_FIGURE}.png)"]
+        shown += ["## Time against d", _picture(TIME_FIGURE, pictures)]
         shown.append("Medians of a round at a fixed sketch size, with the quartiles as bands.")
     if "map" in record["parts"]:
-        about = "Time of the strongest OFUL over that of EOFD, over Kd and m"
-        shown += ["## Where sketching pays", f"![{about}]({pictures}/{MAP_FIGURE}.png)"]
+        shown += ["## Where sketching pays", _picture(MAP_FIGURE, pictures)]
         shown.append(
             "How many times longer a round of OFUL with an updated inverse takes, not of the printed one, "
             "than one of EOFD in the same form. On the white line they take equally long; dotted, the line "

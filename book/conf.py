@@ -1,5 +1,11 @@
 """Sphinx configuration of the book."""
 
+import warnings
+
+# What Sphinx tells the authors of these extensions about its version after next.
+for module in ("myst_parser", "sphinx_book_theme", "sphinx_proof"):
+    warnings.filterwarnings("ignore", category=PendingDeprecationWarning, module=rf"{module}\.")
+
 project = "EOFD-MLogB, an executable companion"
 author = "the companion's authors"
 extensions = [
@@ -10,7 +16,7 @@ extensions = [
     "numpydoc",
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
-    "compendium.book.crossref",
+    "compendium.book.extension",
 ]
 root_doc = "index"
 exclude_patterns = ["_build", "conf.py"]

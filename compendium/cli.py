@@ -354,7 +354,7 @@ def _print_claims(registry: Registry, chosen: Sequence[Claim]) -> None:
 
     table = Table("claim", "where", "statement", "status", "notebook", show_lines=True)
     for claim in chosen:
-        place = registry.labels.get(claim.label or "", "this project")
+        place = registry.place(claim)
         statement = claim.statement + (f"\nholds: {claim.corrected}" if claim.corrected else "")
         cells = (claim.id, place, statement, registry.verdict(claim), claim.notebook or claim.reason or "")
         table.add_row(*(escape(cell) for cell in cells))

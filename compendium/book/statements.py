@@ -82,15 +82,12 @@ class Label(NamedTuple):
 
 @dataclass
 class _Page:
-    """What a Markdown text holds, in numbers of its lines from 0; problems with the numbers from 1."""
+    """What a Markdown text holds; lines are numbered from 0, in `labels` and `problems` from 1."""
 
     lines: list[str]
-    labels: dict[str, tuple[int, str]] = field(default_factory=dict)
-    statements: dict[int, tuple[str, re.Match[str]]] = field(default_factory=dict)  # label and title
-    proofs: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
+    labels: dict[str, tuple[int, str]] = field(default_factory=dict)  # line and name
     code: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by label
-    formulas: dict[int, tuple[str, int]] = field(default_factory=dict)  # label and closing line
+    edits: dict[int, str | None] = field(default_factory=dict)  # lines of the book; None leaves one out
     problems: list[tuple[int, str]] = field(default_factory=list)
 
     def problem(self, line: int, message: str) -> None:
@@ -165,21 +162,7 @@ def to_myst(text: str, labels: Mapping[str, Label]) -> str:
         From `check` or `read`.
     """
     page = _parse(text)
-    lines: list[str | None] = list(page.lines)
-    for start, (label, title) in page.statements.items():
-        lines[start] = f":::{{prf:{title[1].lower()}}} {title[2]}"
-        lines[start + 1] = f":label: {label}\n"
-        lines[start + 2] = title[3] or None
-    for start in page.proofs:
-        lines[start] = ":::{prf:proof}"
-        begun = _PROOF.fullmatch(page.lines[start + 1])
-        lines[start + 1] = (begun and begun[1]) or None
-    for end in page.ends:
-        lines[end] = ":::"
-    for anchor, (label, end) in page.formulas.items():
-        lines[anchor] = None
-        lines[end - 1] = _NAME.sub("", page.lines[end - 1])
-        lines[end] = f"$$ ({label})"
+    lines = [page.edits.get(number, line) for number, line in enumerate(page.lines)]
     written = "\n".join(line for line in lines if line is not None)
     return outside_code(written, lambda prose: _roles(prose, labels))
 
@@ -226,8 +209,7 @@ def _bad_references(file: str, text: str, labels: Mapping[str, Label]) -> Iterat
 
 
 def _parse(text: str) -> _Page:
-    page = _Page(text.split("\n"))
-    prose = without_code(text)
+    page, prose = _Page(text.split("\n")), without_code(text)
     for match in _ONLY_MYST.finditer(prose):
         line = prose.count("\n", 0, match.start())
         page.problem(line, f"{match[0]!r} is raw text outside the book; CONTRIBUTING.md has the plain form")
@@ -237,7 +219,8 @@ def _parse(text: str) -> _Page:
 
 
 def _find_blocks(page: _Page, lines: list[str]) -> None:
-    opened: tuple[str, int] | None = None
+    """Find statements and proofs, which do not stand in each other and do not reach over a cell."""
+    opened: tuple[str, int, str] | None = None  # kind, line and label
     for number, line in enumerate(lines):
         delimiter = _DELIMITER.fullmatch(line)
         if delimiter is None:
@@ -250,10 +233,10 @@ def _find_blocks(page: _Page, lines: list[str]) -> None:
         if not slash:
             if opened:
                 page.problem(number, f"{line} inside of a {opened[0]} (line {opened[1] + 1})")
-            _open(page, lines, kind, number)
-            opened = kind, number
+            label = _open_statement(page, lines, number) if kind == "statement" else _open_proof(page, number)
+            opened = kind, number, label
         elif opened and opened[0] == kind:
-            _close(page, lines, *opened, number)
+            _close(page, lines, kind, opened[2], number)
             opened = None
         else:
             page.problem(number, f"{line} closes nothing" + (f" but a {opened[0]}" if opened else ""))
@@ -261,13 +244,17 @@ def _find_blocks(page: _Page, lines: list[str]) -> None:
         page.problem(opened[1], f"this {opened[0]} is not closed by <!-- /{opened[0]} -->")
 
 
-def _open(page: _Page, lines: list[str], kind: str, number: int) -> None:
+def _open_proof(page: _Page, number: int) -> str:
+    begun = _PROOF.fullmatch("".join(page.lines[number + 1 : number + 2]))
+    if begun is None:
+        page.problem(number + 1, "a proof begins with *Proof.*")
+    page.edits |= {number: ":::{prf:proof}", number + 1: begun[1] if begun else None}
+    return ""
+
+
+def _open_statement(page: _Page, lines: list[str], number: int) -> str:
+    """Note a statement and return its label; empty where it is malformed."""
     first, second = [*lines[number + 1 : number + 3], "", ""][:2]
-    if kind == "proof":
-        page.proofs.append(number)
-        if not _PROOF.fullmatch(first):
-            page.problem(number + 1, "a proof begins with *Proof.*")
-        return
     anchor, title = _ANCHOR.fullmatch(first), _TITLE.fullmatch(second)
     if anchor is None:
         page.problem(number + 1, 'a statement begins with its label, as <a id="lem-name"></a>')
@@ -276,20 +263,24 @@ def _open(page: _Page, lines: list[str], kind: str, number: int) -> None:
     elif not anchor[1].startswith(f"{KINDS[title[1]]}-"):
         page.problem(number + 1, f"the label of a {title[1]} begins with {KINDS[title[1]]}-")
     else:
-        page.statements[number] = anchor[1], title
         page.label(anchor[1], number + 1, f'{title[1]} "{title[2]}"')
+        directive = f":::{{prf:{title[1].lower()}}} {title[2]}"
+        page.edits |= {number: directive, number + 1: f":label: {anchor[1]}\n", number + 2: title[3]}
+        return anchor[1]
+    return ""
 
 
-def _close(page: _Page, lines: list[str], kind: str, start: int, end: int) -> None:
-    page.ends.append(end)
+def _close(page: _Page, lines: list[str], kind: str, label: str, end: int) -> None:
+    page.edits[end] = ":::"
     last = next(line for line in reversed(lines[:end]) if line.strip())
     if kind == "proof" and not last.endswith(_QED):
         page.problem(end, f"a proof ends with {_QED}")
-    if start in page.statements and (code := _CODE.fullmatch(last)):
-        page.code[page.statements[start][0]] = tuple(code[1].split("`, `"))
+    if label and (code := _CODE.fullmatch(last)):
+        page.code[label] = tuple(code[1].split("`, `"))
 
 
 def _find_formulas(page: _Page, lines: list[str]) -> None:
+    """Find the formulas with a label, each after its anchor and with its name at the end."""
     for number, line in enumerate(lines):
         anchor = _ANCHOR.fullmatch(line)
         if anchor is None or not anchor[1].startswith("eq-"):
@@ -307,8 +298,8 @@ def _find_formulas(page: _Page, lines: list[str]) -> None:
             shown = rf"\qquad \text{{({label[3:]})}}"
             page.problem(end - 1, f"the formula {label!r} must end with its name, as {shown}")
         else:
-            page.formulas[number] = label, end
             page.label(label, number, f"({name[1]})")
+            page.edits |= {number: None, end - 1: _NAME.sub("", lines[end - 1]), end: f"$$ ({label})"}
 
 
 def _plain(words: str) -> str:

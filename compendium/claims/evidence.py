@@ -1,10 +1,14 @@
-"""Evidence for a claim, one line of output each: written by the notebooks, read by the registry.
+"""Evidence for a claim, written by the notebooks and read by the registry.
 
-A line names the claim, the verdict, what was looked at and the figure that decided it:
+Each function prints one line that names the claim, the verdict, what was looked at and the figure that
+decided it:
 
     C14 holds: Woodbury inverse against a dense solve: error below 1e-11 (200 cases)
     C12 refuted: rho of a block update within the vector bound: 1.5 where 1 is claimed
     C14 caught: no ridge in the small inverse: 0.31 exceeds 1e-11
+
+In a notebook the same is also an output of the type `MIME`, which no front end shows: JSON with the
+fields of `Line`. The registry reads that and never the sentence.
 
 `holds` is evidence for the claim as printed, or, where a line says `refuted`, for its corrected form.
 `caught` shows that the check can fail: a wrong variant went through it and was rejected. A function
@@ -17,8 +21,8 @@ that it stayed below. Figures that are found by a search are rounded to what the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -26,10 +30,7 @@ from scipy.special import betaincinv
 
 VERDICTS = ("holds", "refuted", "caught")
 CLAIM = r"[CR]\d+[a-z]?"
-
-_LINE = re.compile(
-    rf"^(?P<claim>{CLAIM}) (?P<verdict>{'|'.join(VERDICTS)}): (?P<statement>.+): (?P<figure>[^:]+)$"
-)
+MIME = "application/vnd.mlogb.evidence+json"
 
 
 @dataclass(frozen=True)
@@ -46,20 +47,49 @@ class Line:
         What was looked at; for `caught`, what was made wrong.
     figure : str
         What decided it.
+    reached : float, optional
+        For a bound, the percentage of it that was reached at least: no much smaller bound holds.
+    largest : int, optional
+        For a bound, the percentage of it that the largest value found has.
+
+    Raises
+    ------
+    ValueError
+        If the claim has another form, the verdict is none of the three, or a text is empty or has
+        several lines.
     """
 
     claim: str
     verdict: str
     statement: str
     figure: str
+    reached: float | None = None
+    largest: int | None = None
+
+    def __post_init__(self) -> None:
+        texts = (self.statement, self.figure)
+        if not re.fullmatch(CLAIM, self.claim) or any(len(text.splitlines()) != 1 for text in texts):
+            raise ValueError(
+                f"claim must look like C14 or C14a and text have one line, got {self.claim!r}: "
+                f"{self.statement!r}"
+            )
+        if self.verdict not in VERDICTS:
+            raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, got {self.verdict!r}")
+
+    def __str__(self) -> str:
+        return f"{self.claim} {self.verdict}: {self.statement}: {self.figure}"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What there is of it, for JSON; ``Line(**fields)`` is the line again."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-def parse(text: str) -> Iterator[Line]:
-    """Yield the lines of evidence in an output; other lines are passed over."""
-    for line in text.splitlines():
-        match = _LINE.match(line)
-        if match:
-            yield Line(**match.groupdict())
+def recorded(outputs: Iterable[Mapping[str, Any]]) -> Iterator[Line]:
+    """Yield the evidence among the outputs of a cell."""
+    for output in outputs:
+        if MIME in output.get("data", {}):
+            yield Line(**output["data"][MIME])
 
 
 def evidence(claim: str, statement: str, *, error: float, tolerance: float, cases: int) -> None:
@@ -87,7 +117,7 @@ def evidence(claim: str, statement: str, *, error: float, tolerance: float, case
         raise AssertionError(
             f"{claim} fails: {statement}: error {error:.2g}, tolerance {tolerance:.0e} ({cases} cases)"
         )
-    _say(claim, "holds", statement, f"error below {tolerance:.0e} ({_counted(cases)})")
+    _say(Line(claim, "holds", statement, f"error below {tolerance:.0e} ({_counted(cases)})"))
 
 
 def symbolic(claim: str, statement: str, *, residual: Any) -> None:
@@ -108,7 +138,7 @@ def symbolic(claim: str, statement: str, *, residual: Any) -> None:
     parts = list(np.ravel(np.array(residual, dtype=object)))
     if not parts or any(part != 0 for part in parts):
         raise AssertionError(f"{claim} fails: {statement}: residual {residual}")
-    _say(claim, "holds", statement, "exactly, by symbolic computation")
+    _say(Line(claim, "holds", statement, "exactly, by symbolic computation"))
 
 
 def bounded(
@@ -148,10 +178,18 @@ def bounded(
         raise AssertionError(
             f"{claim} fails: {statement}: largest {largest:.6g}, limit {limit:.6g}, reached {reached}"
         )
-    ending = "" if reached is None else f", at least {100 * reached:g} % of it reached"
+    percentages: dict[str, Any] = {}
+    ending = ""
+    if reached is not None:
+        percentages["reached"] = float(f"{100 * reached:g}")
+        ending = f", at least {100 * reached:g} % of it reached"
     if share:
-        ending += f", largest found {_percentage(largest / limit)} of it"
-    _say(claim, "holds", statement, f"at most {limit:.3g}{ending} ({_counted(cases)})")
+        found = largest / limit
+        percentages["largest"] = int(np.ceil(100.0 * found - 1e-6)) if found >= 0.005 else None
+        shown = "less than 1 %" if percentages["largest"] is None else f"{percentages['largest']} %"
+        ending += f", largest found {shown} of it"
+    figure = f"at most {limit:.3g}{ending} ({_counted(cases)})"
+    _say(Line(claim, "holds", statement, figure, **percentages))
 
 
 def covered(
@@ -184,13 +222,11 @@ def covered(
             f"{claim} fails: {statement}: {failures} of {trials} trials failed, the probability may be "
             f"{upper:.3g}, allowed {allowed:.3g}"
         )
-    _say(
-        claim,
-        "holds",
-        statement,
+    figure = (
         f"{failures} of {trials} trials failed, so the probability is at most {upper:.2g} where "
-        f"{allowed:.2g} is allowed (false alarm {false_alarm:.0e})",
+        f"{allowed:.2g} is allowed (false alarm {false_alarm:.0e})"
     )
+    _say(Line(claim, "holds", statement, figure))
 
 
 def clopper_pearson(failures: int, trials: int, false_alarm: float) -> tuple[float, float]:
@@ -241,7 +277,7 @@ def fitted(claim: str, statement: str, *, interval: tuple[float, float], stated:
         raise AssertionError(
             f"{claim} fails: {statement}: exponent in [{low:.3g}, {high:.3g}], {stated:g} +- {slack:g} stated"
         )
-    _say(claim, "holds", statement, f"exponent within {slack:g} of {stated:g}")
+    _say(Line(claim, "holds", statement, f"exponent within {slack:g} of {stated:g}"))
 
 
 def refuted(claim: str, statement: str, *, value: float, limit: float) -> None:
@@ -265,7 +301,7 @@ def refuted(claim: str, statement: str, *, value: float, limit: float) -> None:
     """
     if not value > limit + 1e-6 * max(abs(limit), abs(value)):
         raise AssertionError(f"{claim} is not refuted: {statement}: {value:.6g} is within {limit:.6g}")
-    _say(claim, "refuted", statement, f"{_shown(value)} where {limit:.3g} is claimed")
+    _say(Line(claim, "refuted", statement, f"{_shown(value)} where {limit:.3g} is claimed"))
 
 
 def caught(claim: str, variant: str, *, error: float, tolerance: float) -> None:
@@ -289,24 +325,20 @@ def caught(claim: str, variant: str, *, error: float, tolerance: float) -> None:
         raise AssertionError(
             f"{claim}, not caught: {variant}: error {error:.2g} is within the tolerance {tolerance:.2g}"
         )
-    _say(claim, "caught", variant, f"{_shown(error)} exceeds {tolerance:.3g}")
+    _say(Line(claim, "caught", variant, f"{_shown(error)} exceeds {tolerance:.3g}"))
 
 
-def _say(claim: str, verdict: str, statement: str, figure: str) -> None:
-    line = f"{claim} {verdict}: {statement}: {figure}"
-    if next(parse(line), None) != Line(claim, verdict, statement, figure):
-        raise ValueError(
-            f"claim must look like C14 or C14a and text have one line, got {claim!r}: {statement!r}"
-        )
+def _say(line: Line) -> None:
+    from IPython import get_ipython
+
     print(line)
+    shell = get_ipython()
+    if shell is not None:
+        shell.display_pub.publish({MIME: line.fields})
 
 
 def _shown(value: float) -> str:
     return f"{value:.2g}" if value < 100.0 else "a value above 100"
-
-
-def _percentage(share: float) -> str:
-    return f"{int(np.ceil(100.0 * share - 1e-6))} %" if share >= 0.005 else "less than 1 %"
 
 
 def _counted(cases: int) -> str:

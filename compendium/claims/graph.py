@@ -86,15 +86,18 @@ def _arrow(used: str, user: str, places: Mapping[str, tuple[float, float]]) -> s
     return f'<path data-from="{used}" data-to="{user}" d="{curve}" marker-end="url(#claims-arrow)"/>'
 
 
+def described(registry: Registry, claim: Claim) -> str:
+    """A claim in a line: its identifier, what became of it, what it states and what holds instead."""
+    instead = f". Holds instead: {claim.corrected}" if claim.corrected else ""
+    return f"{claim.id}, {registry.verdict(claim)}: {claim.statement}{instead}"
+
+
 def _box(registry: Registry, claim: Claim, x: float, y: float) -> str:
     status = registry.status(claim)
     look = LOOKS[status]
-    title = f"{claim.id}, {registry.verdict(claim)}: {claim.statement}"
-    if claim.corrected:
-        title += f". Holds instead: {claim.corrected}"
     return (
         f'<a href="#{claim.id.lower()}" data-claim="{claim.id}" {_status(status)}>'
-        f"<title>{escape(title)}</title>{_frame(x, y, *BOX, look)}"
+        f"<title>{escape(described(registry, claim))}</title>{_frame(x, y, *BOX, look)}"
         f'<text x="{x + BOX[0] / 2:g}" y="{y + BOX[1] / 2 + 4.5:g}" text-anchor="middle" fill="#222222">'
         f"{look.mark} {claim.id}</text></a>"
     )

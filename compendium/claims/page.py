@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -12,8 +11,6 @@ from compendium.system import paths
 from compendium.system.paths import FailureError
 
 PAGE, GRAPH = "book/claims.md", "book/claims_graph.svg"
-
-_PICTURE = re.compile(r"^!\[[^\]]*\]\(claims_graph\.svg\)$", re.MULTILINE)
 
 _PAGE = """\
 # The claims and what became of them
@@ -85,14 +82,15 @@ def page(registry: Registry, root: Path | None = None) -> str:
     """The page of the registry, Markdown."""
     sections = errata(root)
     text = _PAGE.format(
-        counts=_counts(registry),
+        counts=counts(registry),
         table="\n".join(_table_row(registry, claim) for claim in registry.claims),
         evidence="\n".join(_section(registry, claim, sections) for claim in registry.claims),
     )
     return text.rstrip("\n") + "\n"
 
 
-def _counts(registry: Registry) -> str:
+def counts(registry: Registry) -> str:
+    """How many claims there are of each status, in a sentence."""
     numbers = [sum(registry.status(claim) == status for claim in registry.claims) for status in STATUSES]
     listed = ", ".join(
         f"{number} {status}" for number, status in zip(numbers, STATUSES, strict=True) if number
@@ -101,10 +99,9 @@ def _counts(registry: Registry) -> str:
 
 
 def _table_row(registry: Registry, claim: Claim) -> str:
-    place = registry.labels.get(claim.label or "", "this project")
     cells = [
         f"[{claim.id}](#{claim.id.lower()})",
-        place,
+        registry.place(claim),
         claim.kind,
         claim.statement,
         f"{LOOKS[registry.status(claim)].mark} {registry.verdict(claim)}",
@@ -116,7 +113,7 @@ def _table_row(registry: Registry, claim: Claim) -> str:
 def _section(registry: Registry, claim: Claim, errata: Mapping[str, str]) -> str:
     label = f", `{claim.label}`" if claim.label else ""
     facts = {
-        "Where": registry.labels.get(claim.label or "", "this project") + label,
+        "Where": registry.place(claim) + label,
         "Kind": claim.kind,
         "Assumes": "; ".join(claim.assumptions),
         "Status": f"{LOOKS[registry.status(claim)].mark} {registry.verdict(claim)}",
@@ -158,26 +155,4 @@ def _escaped(text: str) -> str:
     """Text for a table cell: a bar would end the cell, and stars or underscores would be emphasis."""
     for character in ("|", "*", "_", "<", ">"):
         text = text.replace(character, f"\\{character}") if "](" not in text else text
-    return text
-
-
-def with_graph(page: str, svg: str) -> str:
-    """The page with the graph set into it instead of its picture, so that its links work.
-
-    Parameters
-    ----------
-    page : str
-        The page, as `page` makes it.
-    svg : str
-        The graph, as `compendium.claims.graph.graph` makes it.
-
-    Raises
-    ------
-    FailureError
-        If the page has no picture of the graph.
-    """
-    block = f'```{{raw}} html\n<figure class="claims-graph">\n{svg}</figure>\n```'
-    text, found = _PICTURE.subn(lambda _: block, page)
-    if found != 1:
-        raise FailureError(f"{PAGE}: expected one picture of the graph, found {found}")
     return text

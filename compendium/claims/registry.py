@@ -1,26 +1,26 @@
 """The registry of claims: what the paper says, and what the committed notebooks show about it.
 
 ``claims.yml`` says what is claimed and where; what became of it is not typed in. The executed
-notebooks print lines of evidence (`compendium.claims.evidence`), CI executes them again and compares, and
-the status of a claim follows from its lines: nobody can call a claim verified that no cell verified.
+notebooks hold evidence as JSON (`compendium.claims.evidence`), CI executes them again and compares, and
+the status of a claim follows from it: nobody can call a claim verified that no cell verified.
 """
 
 from __future__ import annotations
 
-import ast
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Literal
 
-import nbformat
 import networkx as nx
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from compendium.claims.evidence import CLAIM, Line, parse
+from compendium.claims.evidence import CLAIM, Line, recorded
 from compendium.system import paths
 from compendium.system.paths import UsageError
 
@@ -29,10 +29,7 @@ STATUSES = (VERIFIED, CORRECTED, REFUTED, NOT_CHECKED)
 
 RESULTS = "RESULTS"  # the page of the recorded runs, whose evidence counts as a notebook's
 
-_REACHED = re.compile(r"at least ([\d.]+) % of it reached")
-_SHARE = re.compile(r"largest found (\d+) % of it")
-_ERRATUM = re.compile(rf"^### .*\(({CLAIM}(?:, {CLAIM})*)[,)]", re.MULTILINE)
-_ERRATA_TITLE = re.compile(r"^### (.*\(([^()]*)\))$", re.MULTILINE)
+_ERRATUM = re.compile(r"^### (.*\(([^()]*)\))$", re.MULTILINE)
 
 Identifier = Annotated[str, Field(pattern=rf"^{CLAIM}$")]
 Text = Annotated[str, Field(min_length=1)]
@@ -121,6 +118,10 @@ class Registry:
         """The lines of a claim, all or those of one verdict."""
         return [f for f in self.found if f.line.claim == claim.id and verdict in (None, f.line.verdict)]
 
+    def place(self, claim: Claim) -> str:
+        """Where in the paper a claim is."""
+        return self.labels.get(claim.label or "", "this project")
+
     def status(self, claim: Claim) -> str:
         """One of `STATUSES`, from the evidence alone.
 
@@ -134,12 +135,12 @@ class Registry:
 
     def margin(self, claim: Claim) -> str:
         """How close the bound of an inequality was approached, in words; empty if it was not measured."""
-        figures = [found.line.figure for found in self.evidence(claim, "holds")]
-        reached = [float(m[1]) for figure in figures if (m := _REACHED.search(figure))]
-        shares = [int(m[1]) for figure in figures if (m := _SHARE.search(figure))]
+        lines = [found.line for found in self.evidence(claim, "holds")]
+        reached = [line.reached for line in lines if line.reached is not None]
+        largest = [line.largest for line in lines if line.largest is not None]
         if reached:
             return f"attained to {max(reached):g} %"
-        return f"with a margin of {100 - max(shares)} %" if shares else ""
+        return f"with a margin of {100 - max(largest)} %" if largest else ""
 
     def verdict(self, claim: Claim) -> str:
         """The status with the margin of an inequality that holds as printed."""
@@ -187,7 +188,7 @@ class Registry:
             {
                 "id": claim.id,
                 "label": claim.label,
-                "place": self.labels.get(claim.label or "", "this project"),
+                "place": self.place(claim),
                 "statement": claim.statement,
                 "assumptions": claim.assumptions,
                 "kind": claim.kind,
@@ -199,7 +200,7 @@ class Registry:
                 "tests": claim.tests,
                 "depends_on": claim.depends_on,
                 "evidence": [
-                    vars(found.line) | {"notebook": found.notebook} for found in self.evidence(claim)
+                    found.line.fields | {"notebook": found.notebook} for found in self.evidence(claim)
                 ],
             }
             for claim in claims
@@ -249,10 +250,8 @@ def problems(registry: Registry, root: Path | None = None) -> list[str]:
     found += [
         f"{name} is there twice" for name in sorted({n for n in identifiers if identifiers.count(n) > 1})
     ]
-    strangers = {(f.line.claim, f.notebook) for f in registry.found} - {
-        (claim.id, f.notebook) for claim in registry.claims for f in registry.evidence(claim)
-    }
-    found += [f"{name}: evidence in {notebook}, but no entry" for name, notebook in sorted(strangers)]
+    unknown = {(f.line.claim, f.notebook) for f in registry.found if f.line.claim not in registry.by_id}
+    found += [f"{name}: evidence in {notebook}, but no entry" for name, notebook in sorted(unknown)]
     graph = registry.graph()
     if not nx.is_directed_acyclic_graph(graph):
         found.append(f"depends_on goes in a circle: {' -> '.join(a for a, _ in nx.find_cycle(graph))}")
@@ -301,9 +300,12 @@ def _place_problems(registry: Registry, claim: Claim, root: Path) -> Iterable[st
 
 
 def _errata_problems(registry: Registry, root: Path) -> list[str]:
-    path = root / "ERRATA.md"
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    listed = {name for match in _ERRATUM.finditer(text) for name in match[1].split(", ")}
+    # A heading like "... (C5, C6, lem:a)" is of a counterexample, one like "... (lem:a; claim C5)" is not.
+    listed = {
+        name
+        for named in errata_headings(root).values()
+        for name in takewhile(partial(re.fullmatch, CLAIM), named.split(", "))
+    }
     wrong = {
         claim.id
         for claim in registry.claims
@@ -319,14 +321,20 @@ def _errata_problems(registry: Registry, root: Path) -> list[str]:
 
 
 def errata(root: Path | None = None) -> dict[str, str]:
-    """The titles of the sections of ERRATA.md, by the claims that they name in their last parenthesis."""
-    path = (root or paths.project_root()) / "ERRATA.md"
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    return {
-        name: match[1]
-        for match in _ERRATA_TITLE.finditer(text)
-        for name in re.findall(rf"\b{CLAIM}\b", match[2])
-    }
+    """The titles of the sections of ERRATA.md, by the claims that they name."""
+    headings = errata_headings(root or paths.project_root())
+    return {name: title for title, named in headings.items() for name in claims_in(named)}
+
+
+def errata_headings(root: Path) -> dict[str, str]:
+    """The titles of the sections of ERRATA.md, each with what its last parenthesis names."""
+    path = root / "ERRATA.md"
+    return dict(_ERRATUM.findall(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+
+
+def claims_in(text: str) -> list[str]:
+    """What looks like the identifier of a claim in a text."""
+    return re.findall(rf"\b{CLAIM}\b", text)
 
 
 def headings(text: str) -> set[str]:
@@ -348,31 +356,25 @@ def _read_evidence(folder: Path) -> Iterable[Found]:
         if ".ipynb_checkpoints" in path.parts:
             continue
         name = path.relative_to(folder).with_suffix("").as_posix()
-        notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-        for cell in notebook.cells:
-            for output in cell.get("outputs", []):
-                if output.output_type == "stream" and output.name == "stdout":
-                    yield from (Found(line, name) for line in parse(output.text))
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            yield from (Found(line, name) for line in recorded(cell.get("outputs", [])))
 
 
 def _read_results(root: Path) -> Iterable[Found]:
-    """What the recorded runs say about the paper's experiments."""
-    page = root / f"{RESULTS}.md"
-    if page.is_file():
-        yield from (Found(line, RESULTS) for line in parse(page.read_text(encoding="utf-8")))
+    """What the recorded runs say about the paper's experiments, as `mlogb results` writes it."""
+    file = root / f"{RESULTS}.json"
+    if file.is_file():
+        for fields in json.loads(file.read_text(encoding="utf-8")):
+            yield Found(Line(**fields), RESULTS)
 
 
 def _test_exists(root: Path, test: str) -> bool:
     file, _, name = test.partition("::")
     path = root / file
-    if not path.is_file():
-        return False
-    functions = [
-        node.name
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef)
-    ]
-    return name in functions
+    return (
+        path.is_file()
+        and re.search(rf"^def {name}\(", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
+    )
 
 
 def _notebook(claim: Claim) -> str:

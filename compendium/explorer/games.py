@@ -1,8 +1,8 @@
 """The explorer: one game with parameters of the reader's choice, its figure and its controls.
 
-Everything shown is computed by `mlogb_core` when it is asked for. A *witness* plays along with the other
-policies: it is EOFD-MLogB, and keeps what the algorithm itself never forms, the accumulated Hessian and
-the last step that had to be projected. `explorer` puts controls around `play` and `draw`.
+Everything shown is computed by `mlogb_core` when it is asked for. EOFD-MLogB plays a second time with a
+recorder, which keeps what the algorithm itself never forms: the accumulated Hessian and the last step that
+had to be projected. `explorer` puts controls around `play` and `draw`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from compendium.report.figures import STYLES
 from mlogb_core._validation import Array
 from mlogb_core.curvature import FrequentDirections
 from mlogb_core.link import jacobian, jacobian_factor, loss_residual, outcome_probabilities
-from mlogb_core.policies import OptimisticPolicy, Policy
+from mlogb_core.policies import OptimisticPolicy
 from mlogb_core.projection import project_onto_ball
 from mlogb_core.simulation import Trial, run_trial, trial_streams
 
@@ -35,8 +35,6 @@ STEP_SIZE = 1.0
 SHOWN = ("eofd", "oful", "first-order", "random")
 #: What a plain front end is shown in place of the controls.
 WITHOUT_FRONT_END = "The controls appear here when the notebook runs in JupyterLab."
-
-_WITNESS = "witness"
 
 
 class Choice(BaseModel):
@@ -130,7 +128,7 @@ class Dual(NamedTuple):
 
 @dataclass(frozen=True)
 class Game:
-    """One game and what its witness saw.
+    """One game and what was recorded of EOFD-MLogB in it.
 
     Attributes
     ----------
@@ -162,15 +160,22 @@ class Game:
         return dict(zip(self.trial.policies, map(float, 1e3 * np.median(seconds, axis=0)), strict=True))
 
 
-class _Witness:
-    """A policy that hands everything on, and adds up the Hessians that its sketch is given."""
+class _Recorder:
+    """EOFD-MLogB as a policy that also keeps what the algorithm itself never forms.
+
+    Attributes
+    ----------
+    hessian : (Kd, Kd) array
+        Sum of the Hessians that the sketch is given.
+    projected : tuple of arrays, optional
+        Matrix and point of the last step that ended outside of the ball.
+    """
 
     def __init__(self, policy: OptimisticPolicy) -> None:
-        self.policy = policy
+        self.policy, self.margin = policy, policy.margin
         size = policy.parameter.size
         self.hessian: Array = np.zeros((size, size))
         self.projected: tuple[Array, Array] | None = None
-        self.margin = policy.margin
 
     def select(self, actions: ArrayLike) -> int:
         chosen = self.policy.select(actions)
@@ -179,23 +184,21 @@ class _Witness:
 
     def update(self, action: ArrayLike, outcome: int) -> None:
         x = np.asarray(action, dtype=np.float64)
-        self._note_projection(x, outcome)
+        self._record_projection(x, outcome)
         self.policy.update(x, outcome)
-        self.hessian += np.kron(self._slope(x), np.outer(x, x))
+        self.hessian += self._loss_hessian(x)
 
-    def _slope(self, x: Array) -> Array:
-        return jacobian(outcome_probabilities(self.policy.parameter @ x))
+    def _loss_hessian(self, x: Array) -> Array:
+        slope = jacobian(outcome_probabilities(self.policy.parameter @ x))
+        return np.asarray(np.kron(slope, np.outer(x, x)))
 
-    def _note_projection(self, x: Array, outcome: int) -> None:
-        """Keep the matrix and the point of this step if the point lies outside the ball."""
-        policy, curvature = self.policy, self.policy.curvature
+    def _record_projection(self, x: Array, outcome: int) -> None:
+        policy, curvature, eta = self.policy, self.policy.curvature, self.policy.step_size
         probabilities = outcome_probabilities(policy.parameter @ x)
         residual, factor = loss_residual(probabilities, outcome), jacobian_factor(probabilities)
-        frame, eta = curvature.frame(x), policy.step_size
-        free = curvature.newton_step(frame, policy.parameter, residual, factor, eta, np.inf).parameter
-        if np.linalg.norm(free) > policy.norm_bound:
-            matrix = curvature.dense() + eta * np.kron(self._slope(x), np.outer(x, x))
-            self.projected = matrix, free.ravel()
+        step = curvature.newton_step(curvature.frame(x), policy.parameter, residual, factor, eta, np.inf)
+        if np.linalg.norm(step.parameter) > policy.norm_bound:
+            self.projected = curvature.dense() + eta * self._loss_hessian(x), step.parameter.ravel()
 
 
 def play(choice: Choice, n_rounds: int = 300, seed: int = 17) -> Game:
@@ -214,18 +217,18 @@ def play(choice: Choice, n_rounds: int = 300, seed: int = 17) -> Game:
     -------
     Game
     """
-    streams = trial_streams(seed, "explorer", 0)
-    setting = choice.setting()
+    setting, streams = choice.setting(), trial_streams(seed, "explorer", 0)
     environment = setting.problem.environment()
-    policies: dict[str, Policy] = setting.build(environment, streams.policy)
-    follower = choice.setting(("eofd",)).build(environment, streams.policy)["eofd"]
-    assert isinstance(follower, OptimisticPolicy)
-    witness = _Witness(follower)
-    trial = run_trial(environment, policies | {_WITNESS: witness}, n_rounds, streams)
-    sketch = follower.curvature
-    assert isinstance(sketch, FrequentDirections)
-    dual = witness.projected and dual_of(*witness.projected, choice.norm_bound)
-    return Game(choice, _without_witness(trial), witness.hessian, sketch, dual)
+    trial = run_trial(environment, setting.build(environment, streams.policy), n_rounds, streams)
+    # Once more on the same random numbers, since recording takes time that no policy should be charged for.
+    streams = trial_streams(seed, "explorer", 0)
+    policy = choice.setting(("eofd",)).build(environment, streams.policy)["eofd"]
+    assert isinstance(policy, OptimisticPolicy)
+    recorder = _Recorder(policy)
+    run_trial(environment, {"eofd": recorder}, n_rounds, streams)
+    assert isinstance(policy.curvature, FrequentDirections)
+    dual = recorder.projected and dual_of(*recorder.projected, choice.norm_bound)
+    return Game(choice, trial, recorder.hessian, policy.curvature, dual)
 
 
 def dual_of(matrix: ArrayLike, point: ArrayLike, norm_bound: float) -> Dual:
@@ -311,9 +314,13 @@ def draw(game: Game, times: bool = True) -> Figure:
     return figure
 
 
+def _named(values: dict[str, float], digits: int) -> str:
+    return ", ".join(f"{STYLES[policy].label} {value:.{digits}f}" for policy, value in values.items())
+
+
 def summary(game: Game, times: bool = True) -> str:
     """The numbers of the figure as text, one line each."""
-    regrets, sketch = game.regrets(), game.sketch
+    sketch = game.sketch
     lines = [
         f"K = {game.choice.n_outcomes}, d = {game.choice.n_features}, Kd = {game.choice.n_parameters}, "
         f"m = {game.choice.sketch_size}, {len(game.trial.n_actions)} rounds",
@@ -322,13 +329,10 @@ def summary(game: Game, times: bool = True) -> str:
         "no step left the ball"
         if game.dual is None
         else f"root nu = {game.dual.root:.4g} after {game.dual.steps} Newton steps",
-        "regret: " + ", ".join(f"{STYLES[name].label} {value:.1f}" for name, value in regrets.items()),
+        f"regret: {_named(game.regrets(), 1)}",
     ]
     if times:
-        spent = game.milliseconds()
-        lines.append(
-            "ms a round: " + ", ".join(f"{STYLES[name].label} {value:.3f}" for name, value in spent.items())
-        )
+        lines.append(f"ms a round: {_named(game.milliseconds(), 3)}")
     return "\n".join(lines)
 
 
@@ -405,17 +409,16 @@ def show_explorer(choice: Choice | None = None) -> None:
     display(explorer(choice))  # type: ignore[no-untyped-call]
 
 
-def _without_witness(trial: Trial) -> Trial:
-    keep = len(trial.policies) - 1
-    names = ("action", "outcome", "reward", "regret", "margin", "select_seconds", "update_seconds")
-    return Trial(trial.policies[:keep], trial.n_actions, *(getattr(trial, name)[:, :keep] for name in names))
-
-
 def _png(figure: Figure) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=80)
     plt.close(figure)
     return buffer.getvalue()
+
+
+def _line(axis: Axes, policy: str, x: ArrayLike, y: ArrayLike, text: str) -> None:
+    """A line in the colour and with the dashes of a policy."""
+    axis.plot(x, y, color=STYLES[policy].colour, dashes=STYLES[policy].dashes, label=text)
 
 
 def _draw_spectrum(axis: Axes, game: Game) -> None:
@@ -425,9 +428,8 @@ def _draw_spectrum(axis: Axes, game: Game) -> None:
     kept[: len(spectrum)] += spectrum
     index, rho = np.arange(1, len(full) + 1), game.sketch.shrinkage
     axis.fill_between(index, kept, kept + rho, color="0.85", label=r"between $Z$ and $Z + \rho I$")
-    for name, values, text in (("oful", full, "full Hessian H"), ("eofd", kept, "sketch Z")):
-        style = STYLES[name]
-        axis.plot(index, values, color=style.colour, dashes=style.dashes, label=text)
+    _line(axis, "oful", index, full, "full Hessian H")
+    _line(axis, "eofd", index, kept, "sketch Z")
     axis.axvline(min(game.choice.sketch_size, len(full)), color="black", lw=0.8, ls=":", label="m")
     axis.set(title=rf"Spectrum, $\rho$ = {rho:.3g}", xlabel="number i of the eigenvalue", ylabel="eigenvalue")
     axis.set(xscale="log", yscale="log")
@@ -454,47 +456,43 @@ def _draw_ellipsoid(axis: Axes, game: Game) -> None:
         return
     vectors = np.linalg.eigh(game.hessian)[1][:, ::-1]
     other = min(choice.sketch_size, len(vectors) - 1)
-    plane = vectors[:, [0, other]]
-    regions = (
+    for policy, matrix, text in (
         ("oful", game.hessian + RIDGE * identity, "full Hessian H"),
         ("eofd", game.sketch.dense(), "sketch Z"),
         ("first-order", RIDGE * identity, "round 1, no curvature"),
-    )
-    for name, matrix, text in regions:
-        style = STYLES[name]
-        axis.plot(*shadow(matrix, plane, choice.beta), color=style.colour, dashes=style.dashes, label=text)
+    ):
+        x, y = shadow(matrix, vectors[:, [0, other]], choice.beta)
+        _line(axis, policy, x, y, text)
     axis.plot(0, 0, "k+", label="estimate")
     reach = 1.1 * float(np.sqrt(choice.beta / RIDGE)) or 1.0
-    axis.set_xlim(-reach, reach)
-    axis.set_ylim(-reach, 1.8 * reach)  # room for the legend
     axis.set(
         title=rf"Confidence ellipsoid, $\beta$ = {choice.beta:.3g}",
         xlabel="along eigenvector 1 of H (logits)",
         ylabel=f"along eigenvector {other + 1} (logits)",
         aspect="equal",
+        xlim=(-reach, reach),
+        ylim=(-reach, 1.8 * reach),  # room for the legend
     )
     axis.legend(fontsize=8, loc="upper center", ncols=2)
 
 
 def _draw_regret(axis: Axes, game: Game) -> None:
     rounds = np.arange(1, len(game.trial.n_actions) + 1)
-    for name, regret in zip(game.trial.policies, game.trial.regret.T, strict=True):
-        style = STYLES[name]
-        axis.plot(rounds, np.cumsum(regret), color=style.colour, dashes=style.dashes, label=style.label)
+    for policy, regret in zip(game.trial.policies, game.trial.regret.T, strict=True):
+        _line(axis, policy, rounds, np.cumsum(regret), STYLES[policy].label)
     axis.set(title="Regret, one game", xlabel="round t", ylabel="cumulative regret (missed rewards)")
     axis.legend(fontsize=8)
 
 
 def _draw_times(axis: Axes, game: Game) -> None:
     spent = game.milliseconds()
-    for place, (name, value) in enumerate(spent.items()):
-        style = STYLES[name]
-        axis.plot(value, place, style.marker, color=style.colour, ms=9)
+    for place, (policy, value) in enumerate(spent.items()):
+        axis.plot(value, place, STYLES[policy].marker, color=STYLES[policy].colour, ms=9)
         axis.annotate(
             f"{value:.3g} ms", (value, place), xytext=(10, -4), textcoords="offset points", fontsize=9
         )
-    axis.set_yticks(range(len(spent)), [STYLES[name].label for name in spent])
+    axis.set_yticks(range(len(spent)), [STYLES[policy].label for policy in spent])
     axis.set(title="Time per round, this machine", xlabel="time per round (ms)", xscale="log")
     axis.set_ylim(len(spent) - 0.5, -0.5)
     low, high = axis.get_xlim()
-    axis.set_xlim(low, high * 4)
+    axis.set_xlim(low, high * 4)  # room for the numbers

@@ -81,7 +81,7 @@ class Point(NamedTuple):
         return "/".join(f"{values[name]:g}" for name in names or self._fields)
 
 
-#: By which parameters a policy's regret is kept: sketch size and radius are nothing to some of them.
+#: The parameters on which the regret of a policy depends: not every policy has a sketch or a radius.
 KEYS: dict[str, tuple[str, ...]] = {
     "eofd": Point._fields,
     "oful": ("K", "d", "decay", "S", "scale"),

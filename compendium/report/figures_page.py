@@ -1,8 +1,8 @@
 """The page of figures: each beside the run that drew it, and each run with its record.
 
 Runs are folders of the project, not pages of the book, so what a reader wants to know of them is copied
-here from their records: parameters, data, code, libraries, machine, checksums. Nothing is typed in but
-what a figure shows.
+here from their records: parameters, data, code, libraries, machine, checksums. The alternative text of a
+figure is the entry `alt` of its sidecar.
 """
 
 from __future__ import annotations
@@ -19,41 +19,6 @@ from compendium.system import paths
 from compendium.system.paths import FailureError
 
 PAGE = "book/figures.md"
-
-#: What a figure shows, for those who cannot see it.
-SHOWN: Mapping[str, str] = {
-    "mnist_regret": "Cumulative regret on MNIST against the round, on a logarithmic axis, in the paper's "
-    "setting and in the tuned one: EOFD-MLogB and OFUL-MLogB on top of each other, far below random play",
-    "mnist_time": "Time per round on MNIST, on a logarithmic axis, for the library and for the algorithms "
-    "as printed",
-    "synthetic_multinomial_regret": "Cumulative regret on the multinomial problem against the round, in the "
-    "paper's setting with S = 1 and S = 10 and in the tuned one",
-    "synthetic_multinomial_time": "Time per round on the multinomial problem, on a logarithmic axis, for the "
-    "library and for the algorithms as printed",
-    "synthetic_binary_regret": "Cumulative regret on the binary problem against the round, in the paper's "
-    "setting with S = 1 and S = 10 and in the tuned one",
-    "synthetic_binary_time": "Time per round on the binary problem, on a logarithmic axis, for the library "
-    "and for the algorithms as printed",
-    "grid_multinomial": "Regret on the multinomial problem as a share of random play's for each pair of "
-    "exponents (l, e), one panel for each algorithm, with the paper's pair (0.75, 0.75) framed",
-    "grid_binary": "Regret on the binary problem as a share of random play's for each pair of exponents "
-    "(l, e), one panel for each algorithm, with the paper's pair (0.75, 0.75) framed",
-    "radius_scale": "Against the scale of the theorem's radius: above, regret as a share of random play's; "
-    "below, the share of games in which the region covered the truth",
-    "real_data_regret": "Cumulative regret against the round, one panel for each data set: MNIST with ten "
-    "outcomes, Fashion-MNIST, MovieLens and InstEval",
-    "scale": "Time per round and memory against Kd, on logarithmic axes: sketch and full Hessian",
-    "sketch_size_regret": "Cumulative regret of EOFD-MLogB against the sketch size m, one panel for each "
-    "family of problems, with the levels of OFUL-MLogB, no curvature and random play",
-    "sketch_size_cost": "Sketching error, sketching factor, time per round and memory against m/Kd, one "
-    "panel each, with a line for each family of problems; time and memory as multiples of OFUL-MLogB's",
-    "sketch_size_spectrum": "Left, the sketching error against the round beside its bound; right, the "
-    "eigenvalues of the Hessian, with a line for each family of problems",
-    "bench_time": "Time per round against d at m = 40: printed algorithms, OFUL by Cholesky factors, "
-    "strongest OFUL and EOFD, NumPy and compiled",
-    "bench_map": "Map of the time of the strongest OFUL over that of EOFD, over Kd and m, with the line "
-    "where they are equal",
-}
 
 _HEAD = """\
 # Figures and their runs
@@ -96,23 +61,21 @@ def page(root: Path | None = None) -> str:
     Raises
     ------
     FailureError
-        If a figure has no description, or its sidecar names no recorded run.
+        If a sidecar has no alternative text, or names no recorded run.
     """
     root = root or paths.project_root()
     sources = {source.name: source for source in [*map(_of_run, find_runs(profile="paper")), *_bench(root)]}
     sidecars = {file.stem: _read(file) for file in sorted((root / "figures").glob("*.json"))}
     for name, sidecar in sidecars.items():
-        if name not in SHOWN:
-            raise FailureError(f"figures/{name}: {__name__} does not say what it shows")
+        if not sidecar.get("alt"):
+            raise FailureError(f"figures/{name}.json: add an entry `alt` that says what the figure shows")
         if sidecar.get("run") not in sources:
             raise FailureError(f"figures/{name}.json names {sidecar.get('run')}, which is no committed run")
-    rows = [_row(name, sidecar, sources[sidecar["run"]]) for name, sidecar in sidecars.items()]
-    sections = [
-        line
-        for source in sources.values()
-        for line in _section(source, {n: s for n, s in sidecars.items() if s["run"] == source.name}, root)
-    ]
-    return _HEAD + "\n".join([*rows, "", *sections]).rstrip("\n") + "\n"
+    lines = [_row(name, sidecar, sources[sidecar["run"]]) for name, sidecar in sidecars.items()]
+    for source in sources.values():
+        drawn = {name: sidecar for name, sidecar in sidecars.items() if sidecar["run"] == source.name}
+        lines += ["", *_section(source, drawn, root)]
+    return _HEAD + "\n".join(lines) + "\n"
 
 
 def anchor(run: Run) -> str:
@@ -138,7 +101,7 @@ def _bench(root: Path) -> Iterator[Source]:
 
 def _row(name: str, sidecar: Mapping[str, Any], source: Source) -> str:
     cells = [
-        f"[{name}](#{name}). {SHOWN[name]}",
+        f"[{name}](#{name}). {sidecar['alt']}",
         f"[{source.title}](#{slug(source.title)})",
         f"`{sidecar['git_commit'][:8]}`" if sidecar["git_commit"] else "not known",
         source.record["started"][:10],
@@ -152,14 +115,15 @@ def _section(source: Source, figures: Mapping[str, Mapping[str, Any]], root: Pat
     lines += ["| record | |", "|---|---|"]
     lines += [f"| {name} | {text} |" for name, text in _facts(source.record) if text]
     for name, sidecar in figures.items():
-        lines += ["", f"### {name}", "", f"![{SHOWN[name]}](../figures/{name}.png)", ""]
+        lines += ["", f"### {name}", "", f"![{sidecar['alt']}](../figures/{name}.png)", ""]
         place = _drawn_in((root / source.notebook).read_text(encoding="utf-8"), name)
-        lines += [f"- Drawn in: [{place or 'the notebook'}](../{source.notebook}{_fragment(place)})"]
+        fragment = f"#{slug(place)}" if place else ""
+        lines += [f"- Drawn in: [{place or 'the notebook'}](../{source.notebook}{fragment})"]
         lines += [f"- From results with SHA-256 `{sidecar['results_sha256']}`"]
         lines += [
             f"- SHA-256 of the {kind.upper()}: `{digest}`" for kind, digest in sidecar["sha256"].items()
         ]
-    return [*lines, ""]
+    return lines
 
 
 def _facts(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -206,10 +170,6 @@ def _matches(written: str, figure: str) -> bool:
     """Whether a name in a notebook is the figure's, where braces stand for anything."""
     parts = [re.escape(part) for part in re.split(r"\{[^}]*\}", written)]
     return re.fullmatch(".+".join(parts), figure) is not None
-
-
-def _fragment(heading: str) -> str:
-    return f"#{slug(heading)}" if heading else ""
 
 
 def _read(file: Path) -> dict[str, Any]:

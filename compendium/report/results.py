@@ -1,5 +1,7 @@
 """RESULTS.md: what the paper reports beside what the committed runs show, every figure computed.
 
+RESULTS.json has the evidence in it as data, which the registry of claims reads.
+
 A statement of the paper about regret is *reproduced* when the 95 % interval over trials of the
 relative difference (paired: all policies of a trial meet the same random numbers) lies within what
 the paper says, *not reproduced* when it lies outside, and *undecided* otherwise. A saving of time is
@@ -9,7 +11,7 @@ reproduces a statement and another does not, it is *reproduced under a condition
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from compendium.claims.evidence import Line
+from compendium.claims.registry import RESULTS
 from compendium.report import figures_page
 from compendium.report import tables as report
 from compendium.report.figures import label
@@ -24,8 +28,7 @@ from compendium.runs.run import Run, find_runs
 from compendium.system import paths
 from compendium.system.paths import FailureError
 
-PAGE = "RESULTS.md"
-README_BLOCK = re.compile(r"(<!-- verdicts: begin -->\n).*?(<!-- verdicts: end -->)", re.DOTALL)
+PAGE, DATA = f"{RESULTS}.md", f"{RESULTS}.json"
 OPPONENTS = {
     "oful-printed": "OFUL-MLogB as printed",
     "oful-cholesky": "OFUL-MLogB by one Cholesky factor a round",
@@ -39,6 +42,30 @@ REPRODUCED, CONDITION, NOT, UNDECIDED = (
 )
 
 
+class Comparison(NamedTuple):
+    """What the runs show of a statement in one setting, or against one opponent.
+
+    Attributes
+    ----------
+    setting, condition : str
+        Where: the setting or problem, and what is special in it, such as the opponent.
+    figures : str
+        What was found.
+    verdict : str
+        One of the four.
+    """
+
+    setting: str
+    condition: str
+    figures: str
+    verdict: str
+
+    @property
+    def name(self) -> str:
+        """Where it was found."""
+        return f"{self.setting}, {self.condition}" if self.condition else self.setting
+
+
 class Finding(NamedTuple):
     """A statement of the paper and what became of it.
 
@@ -48,38 +75,52 @@ class Finding(NamedTuple):
         Its number in the registry.
     paper : str
         What the paper says, in our words.
-    ours : list of (str, str)
-        What the runs show, one line for each setting or opponent, each with its verdict.
-    verdict : str
-        One of the four.
+    ours : list of Comparison
+        What the runs show.
     runs : list of Run
         Where from.
     """
 
     claim: str
     paper: str
-    ours: list[tuple[str, str]]
-    verdict: str
+    ours: list[Comparison]
     runs: list[Run]
 
     @property
+    def verdict(self) -> str:
+        """One of the four."""
+        kinds = {one.verdict for one in self.ours}
+        if len(kinds) == 1:
+            return kinds.pop()
+        return CONDITION if REPRODUCED in kinds else UNDECIDED
+
+    @property
     def exception(self) -> str:
-        """Where a statement that is reproduced under a condition is not, by what the other lines lack."""
-        names: dict[bool, list[str]] = {True: [], False: []}
-        for line, verdict in self.ours:
-            names[verdict == REPRODUCED].append(line.partition(":")[0])
-        places: dict[str, set[str]] = {}
-        for place, _, last in (name.rpartition(", ") for name in names[False]):
-            places.setdefault(last, set()).add(place)
-        everywhere = all(place == next(iter(places.values())) for place in places.values())
-        if places and everywhere and not any(name.endswith(tuple(places)) for name in names[True]):
-            return " or ".join(places)
-        return "; ".join(names[False])
+        """Where a statement that is reproduced under a condition is not.
+
+        The conditions alone are named where each of them fails in the same settings and is met nowhere.
+        """
+        failed = [one for one in self.ours if one.verdict != REPRODUCED]
+        settings: dict[str, set[str]] = {}
+        for one in failed:
+            settings.setdefault(one.condition, set()).add(one.setting)
+        met = {one.condition for one in self.ours if one.verdict == REPRODUCED}
+        same = all(where == next(iter(settings.values())) for where in settings.values())
+        if settings and "" not in settings and same and not met & set(settings):
+            return " or ".join(settings)
+        return "; ".join(one.name for one in failed)
+
+    @property
+    def evidence(self) -> Iterator[Line]:
+        """The lines for the registry: an undecided comparison gives none."""
+        said = {REPRODUCED: "holds", NOT: "refuted"}
+        for one in self.ours:
+            if one.verdict in said:
+                yield Line(self.claim, said[one.verdict], f"{self.paper}, {one.name}", one.figures)
 
 
-def page() -> str:
-    """The page, from the committed runs of the paper profile."""
-    found = findings()
+def page(found: Sequence[Finding]) -> str:
+    """The page, from what `findings` gives and the committed runs of the paper profile."""
     lines = [
         "# Results: what the paper reports and what the recorded runs show",
         "",
@@ -96,24 +137,21 @@ def page() -> str:
     ]
     for f in found:
         lines += [f"## {f.paper[0].upper()}{f.paper[1:]} ({f.claim})", "", f"*{f.verdict.capitalize()}.*", ""]
-        lines += [f"- {line} ({verdict})" for line, verdict in f.ours]
+        lines += [f"- {one.name}: {one.figures} ({one.verdict})" for one in f.ours]
         lines += ["", "From " + ", ".join(_link(run) for run in f.runs) + ".", ""]
     lines += ["## What else was found", ""]
     for name in ("parameter_grid", "sketch_size", "radius_scale", "real_data", "scale"):
         for run in find_runs(name, "paper"):
             lines += [f"### {_title(run)}", "", *_said(run), "", f"From {_link(run)}.", ""]
     lines += ["## Lines of evidence", "", "As the registry of claims reads them.", "", "```text"]
-    lines += [line for f in found for line in _evidence(f)]
+    lines += [str(line) for f in found for line in f.evidence]
     return "\n".join([*lines, "```"]) + "\n"
 
 
-def _evidence(finding: Finding) -> Iterator[str]:
-    """The lines of the registry: an undecided statement gives none."""
-    for line, verdict in finding.ours:
-        name, _, figures = line.partition(": ")
-        said = {REPRODUCED: "holds", NOT: "refuted"}.get(verdict)
-        if said:
-            yield f"{finding.claim} {said}: {finding.paper}, {name}: {figures.replace(':', ',')}"
+def data(found: Sequence[Finding]) -> str:
+    """The evidence as JSON, one line each."""
+    lines = [json.dumps(line.fields, ensure_ascii=False) for f in found for line in f.evidence]
+    return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
 def findings() -> list[Finding]:
@@ -127,38 +165,40 @@ def findings() -> list[Finding]:
     mnist = _one("mnist")
     cases = {case: _one("synthetic", case) for case in ("multinomial", "binary")}
     grids = [_one("parameter_grid", case) for case in ("multinomial", "binary")]
-    found = [_regret("C33a", "on MNIST about 10 % more regret than OFUL-MLogB", [mnist], -1.0, 0.2)]
+    found = [
+        Finding("C33a", "on MNIST about 10 % more regret than OFUL-MLogB", _regret(mnist, -1.0, 0.2), [mnist])
+    ]
     for claim, (case, run) in zip(("C33b", "C33c"), cases.items(), strict=True):
-        found.append(
-            _regret(claim, f"on the {case} problem regret comparable to OFUL-MLogB's", [run], -0.1, 0.1)
-        )
-    stated = {"MNIST": (0.8, mnist)} | {
-        f"the {case} problem": ({"multinomial": 0.35, "binary": 0.8}[case], run)
-        for case, run in cases.items()
+        paper = f"on the {case} problem regret comparable to OFUL-MLogB's"
+        found.append(Finding(claim, paper, _regret(run, -0.1, 0.1), [run]))
+    savings = {
+        "C32a": ("MNIST", 0.8, mnist),
+        "C32b": ("the multinomial problem", 0.35, cases["multinomial"]),
+        "C32c": ("the binary problem", 0.8, cases["binary"]),
     }
-    for claim, (name, (saving, run)) in zip(("C32a", "C32b", "C32c"), stated.items(), strict=True):
-        found.append(_time(claim, f"on {name} {saving:.0%} of the time of a round saved", saving, run))
-    return [*found, _choice(grids)]
+    for claim, (name, saving, run) in savings.items():
+        paper = f"on {name} {saving:.0%} of the time of a round saved"
+        found.append(Finding(claim, paper, _time(run, saving), [run]))
+    paper = "(l, e) = (0.75, 0.75) is the choice of the validation runs"
+    return [*found, Finding("C34", paper, [one for run in grids for one in _choice(run)], grids)]
 
 
-def _regret(claim: str, paper: str, runs: list[Run], low: float, high: float) -> Finding:
-    lines, verdicts = [], []
-    for run in runs:
-        for setting, final in _comparisons(run):
-            mean, left, right = _relative(final)
-            share = _share_of_random(final)
-            verdicts.append(
-                REPRODUCED if low <= left and right <= high else NOT if left > high else UNDECIDED
-            )
-            lines.append(
-                f"{setting}: {mean:+.1%} of regret against OFUL-MLogB, interval [{left:+.1%}, {right:+.1%}]; "
-                f"OFUL-MLogB plays at {share:.0%} of random play"
-            )
-    return Finding(claim, paper, list(zip(lines, verdicts, strict=True)), _together(verdicts), runs)
+def _regret(run: Run, low: float, high: float) -> list[Comparison]:
+    found = []
+    for setting, final in _comparisons(run):
+        mean, left, right = _relative(final)
+        figures = (
+            f"{mean:+.1%} of regret against OFUL-MLogB, interval [{left:+.1%}, {right:+.1%}]; "
+            f"OFUL-MLogB plays at {_share_of_random(final):.0%} of random play"
+        )
+        verdict = REPRODUCED if low <= left and right <= high else NOT if left > high else UNDECIDED
+        name, _, condition = setting.partition(", ")  # such as "paper, S = 1"
+        found.append(Comparison(name, condition, figures, verdict))
+    return found
 
 
-def _time(claim: str, paper: str, saving: float, run: Run) -> Finding:
-    lines, verdicts = [], []
+def _time(run: Run, saving: float) -> list[Comparison]:
+    found = []
     timings = run.timings
     for setting in [s for s in timings["setting"].astype(str).unique() if s.endswith("timed")]:
         name = setting.partition(", timed")[0]
@@ -169,36 +209,24 @@ def _time(claim: str, paper: str, saving: float, run: Run) -> Finding:
             )
         for opponent in OPPONENTS:
             saved = 1.0 - 1.0 / report.time_ratio(timings, setting, opponent, "eofd")
-            verdicts.append(REPRODUCED if saved >= saving else NOT)
-            said = f"{saved:.0%} saved" if saved >= 0 else f"{-saved:.0%} more time"
-            lines.append(f"{name}, against {OPPONENTS[opponent]}: {said}")
-    return Finding(claim, paper, list(zip(lines, verdicts, strict=True)), _together(verdicts), [run])
+            figures = f"{saved:.0%} saved" if saved >= 0 else f"{-saved:.0%} more time"
+            verdict = REPRODUCED if saved >= saving else NOT
+            found.append(Comparison(name, f"against {OPPONENTS[opponent]}", figures, verdict))
+    return found
 
 
-def _choice(runs: list[Run]) -> Finding:
-    lines, verdicts = [], []
-    for run in runs:
-        case = run.record["point"]["case"]
-        final = _final(run, 0)
-        means = final.groupby(["setting", "policy"])["regret"].mean().unstack("policy")
-        for policy in ("eofd", "oful"):
-            shares = means[policy] / means["random"]
-            name = "l=0.75, e=0.75"
-            rank = int((shares < shares[name]).sum()) + 1
-            verdicts.append(REPRODUCED if rank <= max(len(shares) // 10, 1) else NOT)
-            lines.append(
-                f"{case}, {label(policy)}: rank {rank} of {len(shares)} by regret ({shares[name]:.0%} of "
-                f"random play; the best pair has {shares.min():.0%})"
-            )
-    paper = "(l, e) = (0.75, 0.75) is the choice of the validation runs"
-    return Finding("C34", paper, list(zip(lines, verdicts, strict=True)), _together(verdicts), runs)
-
-
-def _together(verdicts: Sequence[str]) -> str:
-    kinds = set(verdicts)
-    if len(kinds) == 1:
-        return kinds.pop()
-    return CONDITION if REPRODUCED in kinds else UNDECIDED
+def _choice(run: Run) -> Iterator[Comparison]:
+    means = _final(run, 0).groupby(["setting", "policy"])["regret"].mean().unstack("policy")
+    for policy in ("eofd", "oful"):
+        shares = means[policy] / means["random"]
+        share = shares["l=0.75, e=0.75"]
+        rank = int((shares < share).sum()) + 1
+        figures = (
+            f"rank {rank} of {len(shares)} by regret ({share:.0%} of random play; the best pair has "
+            f"{shares.min():.0%})"
+        )
+        verdict = REPRODUCED if rank <= max(len(shares) // 10, 1) else NOT
+        yield Comparison(run.record["point"]["case"], label(policy), figures, verdict)
 
 
 def _one(experiment: str, case: str | None = None) -> Run:
@@ -267,39 +295,33 @@ def _link(run: Run) -> str:
     return f"[{name}]({place}) ([its record and figures]({figures_page.PAGE}#{figures_page.anchor(run)}))"
 
 
-def short_form() -> str:
+def short_form(found: Sequence[Finding]) -> str:
     """The table for the README: what the paper says, and the verdict."""
     lines = ["| the paper says | verdict |", "|---|---|"]
-    for f in findings():
+    for f in found:
         condition = f" (not: {f.exception})" if f.verdict == CONDITION else ""
         lines.append(f"| {f.paper} | {f.verdict}{condition} |")
     return "\n".join(lines) + "\n"
 
 
 def write(check: bool = False) -> None:
-    """Write RESULTS.md, its short form in the README and the page of figures, or check them against the runs.
+    """Write RESULTS.md and its data, the short form in the README and the page of figures, or check them.
 
     Raises
     ------
     FailureError
-        If a run is missing, the README has no block for it, or a page differs under `check`.
+        If a run is missing, or a page differs under `check`.
+    UsageError
+        If the README has no block for the short form.
     """
     root = paths.project_root()
-    readme = (root / "README.md").read_text(encoding="utf-8")
-    if not README_BLOCK.search(readme):
-        raise FailureError(
-            "README.md has no block between <!-- verdicts: begin --> and <!-- verdicts: end -->"
-        )
-    table = short_form()
+    found = findings()
     contents = {
-        PAGE: page(),
-        "README.md": README_BLOCK.sub(lambda m: m[1] + table + m[2], readme),
+        PAGE: page(found),
+        DATA: data(found),
+        "README.md": report.with_block(root / "README.md", "verdicts", short_form(found)),
         figures_page.PAGE: figures_page.page(root),
     }
     for name, text in contents.items():
-        path = root / name
-        before = path.read_text(encoding="utf-8") if path.is_file() else None
-        if check and before != text:
+        if report.write_if_changed(root / name, text, check):
             raise FailureError(f"{name} is not what the committed runs give: `mlogb results` makes it")
-        if before != text:
-            paths.write_atomically(path, text)

@@ -6,7 +6,6 @@ that figure, so it cannot outlive it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +21,6 @@ from compendium.system.paths import FailureError, UsageError
 if TYPE_CHECKING:
     from compendium.runs.run import Run
 
-README_BLOCK = re.compile(r"(<!-- results: begin -->\n).*?(<!-- results: end -->)", re.DOTALL)
 _NAMES = {"paper": "the paper's setting", "tuned": "the tuned setting"}
 
 
@@ -147,20 +145,38 @@ def time_ratio(timings: pd.DataFrame, setting: str, policy: str, reference: str)
     return float((median[policy] / median[reference]).median())
 
 
+def mnist_headlines(final_regret: pd.DataFrame) -> list[str]:
+    """The sentences of `mnist_findings` about the two algorithms and about a small sketch."""
+    compared = [_mnist_comparison(final_regret, setting) for setting in _NAMES]
+    return compared + _mnist_small_sketch(final_regret)
+
+
+def _mnist_comparison(final_regret: pd.DataFrame, setting: str) -> str:
+    n_trials = final_regret["trial"].nunique()
+    eofd, oful, random = (_mean(final_regret, setting, policy) for policy in ("eofd", "oful", "random"))
+    return (
+        f"In {_NAMES[setting]} EOFD-MLogB misses {eofd:.1f} rewards and OFUL-MLogB {oful:.1f} "
+        f"({_percent(eofd, oful)}{_interval_text(final_regret, setting, 'eofd', 'oful')}); "
+        f"random play misses {random:.0f}. Means over {n_trials} trial{'s' * (n_trials != 1)}."
+    )
+
+
+def _mnist_small_sketch(final_regret: pd.DataFrame) -> list[str]:
+    small = _mean(final_regret, "tuned, m = 5", "eofd")
+    if not np.isfinite(small):
+        return []
+    return [
+        f"In the tuned setting a sketch of 5 directions misses {small:.1f}, "
+        f"{_percent(small, _mean(final_regret, 'tuned', 'oful'))} against the full Hessian."
+    ]
+
+
 def mnist_findings(final_regret: pd.DataFrame) -> list[str]:
     """What the regret of the MNIST comparison says, in sentences."""
-    n_trials = final_regret["trial"].nunique()
-    trials = f"{n_trials} trial" if n_trials == 1 else f"{n_trials} trials"
     sentences = []
-    for setting, name in _NAMES.items():
-        eofd, oful, flat, random = (
-            _mean(final_regret, setting, policy) for policy in ("eofd", "oful", "first-order", "random")
-        )
-        sentences.append(
-            f"In {name} EOFD-MLogB misses {eofd:.1f} rewards and OFUL-MLogB {oful:.1f} "
-            f"({_percent(eofd, oful)}{_interval_text(final_regret, setting, 'eofd', 'oful')}); "
-            f"random play misses {random:.0f}. Means over {trials}."
-        )
+    for setting in _NAMES:
+        oful, flat = (_mean(final_regret, setting, policy) for policy in ("oful", "first-order"))
+        sentences.append(_mnist_comparison(final_regret, setting))
         sentences.append(
             f"Without any curvature the same parameters miss {flat:.1f}, {_percent(flat, oful)} against "
             f"OFUL-MLogB{_interval_text(final_regret, setting, 'first-order', 'oful')}."
@@ -178,13 +194,7 @@ def mnist_findings(final_regret: pd.DataFrame) -> list[str]:
             f"curvature misses {own:.1f}, {_percent(own, _mean(final_regret, 'tuned', 'oful'))} against "
             "OFUL-MLogB in the tuned setting."
         )
-    small = _mean(final_regret, "tuned, m = 5", "eofd")
-    if np.isfinite(small):
-        sentences.append(
-            f"In the tuned setting a sketch of 5 directions misses {small:.1f}, "
-            f"{_percent(small, _mean(final_regret, 'tuned', 'oful'))} against the full Hessian."
-        )
-    return sentences
+    return sentences + _mnist_small_sketch(final_regret)
 
 
 def comparison_findings(final_regret: pd.DataFrame) -> list[str]:
@@ -244,24 +254,30 @@ def _spoken(setting: str) -> str:
     return f"the timing trials of {_NAMES.get(name, name)}" if timed else _NAMES.get(name, name)
 
 
+def mnist_regret(run: Run) -> pd.DataFrame:
+    """Final regret of the comparison in a run of the MNIST experiment.
+
+    The comparison is the first study; trials of the others, which only take times, are shorter.
+    """
+    names = [setting["name"] for setting in run.record["study"]["studies"][0]["settings"]]
+    played = run.results[run.results["setting"].isin(names)]
+    keys = ["setting", "policy", "trial"]
+    return played.groupby(keys, observed=True, sort=False)["regret"].sum().reset_index()
+
+
 def readme_block(run: Run) -> str:
     """The results block of the README, from a run of the MNIST experiment."""
-    # The first study is the comparison; trials that only take times are shorter.
-    study = run.record["study"]["studies"][0]
-    played = run.results[run.results["setting"].isin([setting["name"] for setting in study["settings"]])]
-    sums = played.groupby(["setting", "policy", "trial"], observed=True, sort=False)["regret"].sum()
-    final = sums.reset_index()
-    regret = regret_table(final)
+    final = mnist_regret(run)
     times = time_table(run.timings).set_index(["setting", "policy"])["mean (ms)"]
     lines = ["| setting | policy | missed rewards (mean ± sd) | of random play | ms a round |"]
     lines.append("|---|---|---:|---:|---:|")
-    for row in regret.to_dict("records"):
+    for row in regret_table(final).to_dict("records"):
         share = "" if np.isnan(row["of random play"]) else f"{row['of random play']:.1%}"
         lines.append(
             f"| {row['setting']} | {row['policy']} | {row['mean']:.1f} ± {row['sd']:.1f} | {share} | "
             f"{_digits(times[row['setting'], row['policy']], 2):g} |"
         )
-    data = study["data"][0]
+    data = run.record["study"]["studies"][0]["data"][0]
     rounds, trials = (run.record["parameters"][name] for name in ("n_rounds", "n_trials"))
     (notebook,) = run.path.glob("*.ipynb")
     place = notebook.relative_to(paths.project_root()).as_posix()
@@ -273,6 +289,22 @@ def readme_block(run: Run) -> str:
     ]
     sentences = mnist_findings(final) + time_findings(run.timings)
     return "\n".join(lines + [f"- {sentence}" for sentence in sentences]) + "\n"
+
+
+def mnist_run() -> Run:
+    """The one run of the MNIST experiment that the README shows.
+
+    Raises
+    ------
+    FailureError
+        If there is no run of the paper profile, or more than one.
+    """
+    from compendium.runs.run import find_runs
+
+    runs = find_runs("mnist", "paper")
+    if len(runs) != 1:
+        raise FailureError(f"the README needs exactly one run of mnist's paper profile, found {len(runs)}")
+    return runs[0]
 
 
 def update_readme(check: bool = False) -> None:
@@ -290,26 +322,33 @@ def update_readme(check: bool = False) -> None:
     UsageError
         If the README has no results block.
     """
-    from compendium.runs.run import find_runs
-
-    path = paths.project_root() / "README.md"
-    runs = find_runs("mnist", "paper")
-    if len(runs) != 1:
-        raise FailureError(f"the README needs exactly one run of mnist's paper profile, found {len(runs)}")
-    text = path.read_text(encoding="utf-8")
-    if not README_BLOCK.search(text):
-        raise UsageError("README.md has no block between <!-- results: begin --> and <!-- results: end -->")
-    block = readme_block(runs[0])
-    updated = README_BLOCK.sub(lambda match: match[1] + block + match[2], text)
-    if check and updated != text:
+    run, path = mnist_run(), paths.project_root() / "README.md"
+    if write_if_changed(path, with_block(path, "results", readme_block(run)), check):
         raise FailureError("the README's results differ from the committed run: run `make readme`")
-    if not check:
-        _write_if_changed(path, text, updated)
 
 
-def _write_if_changed(path: Path, before: str, after: str) -> None:
-    if before != after:
-        paths.write_atomically(path, after)
+def with_block(path: Path, name: str, block: str) -> str:
+    """The text of a page with other content between its comments ``NAME: begin`` and ``NAME: end``.
+
+    Raises
+    ------
+    UsageError
+        If the page does not have the two comments.
+    """
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, found, rest = path.read_text(encoding="utf-8").partition(f"{begin}\n")
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        raise UsageError(f"{path.name} has no block between {begin} and {end}")
+    return f"{before}{found}{block}{end}{after}"
+
+
+def write_if_changed(path: Path, text: str, check: bool = False) -> bool:
+    """Write a page unless it has this text already, or under `check` say whether it has another one."""
+    differs = not path.is_file() or path.read_text(encoding="utf-8") != text
+    if differs and not check:
+        paths.write_atomically(path, text)
+    return differs and check
 
 
 def _regret(final_regret: pd.DataFrame, setting: str, policy: str) -> pd.Series[float]:
@@ -332,7 +371,7 @@ def interval(values: Iterable[float], level: float = 0.95) -> tuple[float, float
     """Mean and two-sided interval of Student's t; no interval for fewer than three values."""
     sample = np.asarray(list(values))
     mean = float(sample.mean())
-    if sample.size < 3:  # an interval with one degree of freedom is a formality
+    if sample.size < 3:  # with one degree of freedom an interval says next to nothing
         return mean, np.nan, np.nan
     half = float(stats.t.ppf(0.5 + level / 2, sample.size - 1) * sample.std(ddof=1) / np.sqrt(sample.size))
     return mean, mean - half, mean + half

@@ -42,7 +42,7 @@ from compendium.runs.run import Run, load_run, problems
 from compendium.system import paths
 from compendium.system.kernels import CLIENT_OPTIONS, KERNEL, kernel_environment
 from compendium.system.paths import SHIPPED, UsageError
-from compendium.system.provenance import blas_pools, relative_paths, sha256, sorted_pools
+from compendium.system.provenance import alternative_text, blas_pools, relative_paths, sha256, sorted_pools
 from compendium.system.provenance import sidecar as sidecar_text
 
 # A pixel may differ by rounding in another build of the drawing library.
@@ -247,7 +247,7 @@ def _figure_problems(run: Run) -> Iterator[str]:
         if _is_replaced(run, sidecar):
             continue
         expected = {
-            sidecar.name: sha256(sidecar_text(name, run.name, run.record)),
+            sidecar.name: sha256(sidecar_text(name, run.name, run.record, alternative_text(sidecar))),
             **{key: value for key, value in run.record["figures"].items() if Path(key).stem == name},
         }
         for file, digest in expected.items():

@@ -243,8 +243,18 @@ def checksums_are(folder: Path, expected: dict[str, str]) -> bool:
         return False
 
 
-def sidecar(name: str, run: str, record: dict[str, Any]) -> str:
-    """The text beside a figure: which run drew it, from which results, and its checksums by format."""
+def sidecar(name: str, run: str, record: dict[str, Any], alt: str = "") -> str:
+    """The text beside a figure: which run drew it, from which results, its checksums, and what it shows.
+
+    Parameters
+    ----------
+    name, run : str
+        Name of the figure, and path of the run from the project root.
+    record : dict
+        The run's record.
+    alt : str
+        Alternative text, which no run knows: people write it into the sidecar, and it is kept from there.
+    """
     digests = {
         Path(key).suffix[1:]: digest for key, digest in record["figures"].items() if Path(key).stem == name
     }
@@ -255,8 +265,17 @@ def sidecar(name: str, run: str, record: dict[str, Any]) -> str:
         "results_sha256": record["files"]["results.parquet"],
         "git_commit": record["git_commit"],
         "sha256": digests,
+        **({"alt": alt} if alt else {}),
     }
-    return json.dumps(entry, indent=2) + "\n"
+    return json.dumps(entry, indent=2, ensure_ascii=False) + "\n"
+
+
+def alternative_text(file: Path) -> str:
+    """What a sidecar says that its figure shows; empty if there is none."""
+    try:
+        return str(json.loads(file.read_text(encoding="utf-8")).get("alt", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""
 
 
 def publish_figures(source: Path, target: Path, run: str, record: dict[str, Any]) -> list[Path]:
@@ -288,7 +307,8 @@ def publish_figures(source: Path, target: Path, run: str, record: dict[str, Any]
         for path in parts:
             write_atomically(target / path.name, path.read_bytes())
             moved.append(target / path.name)
-        write_atomically(target / f"{name}.json", sidecar(name, run, record))
+        file = target / f"{name}.json"
+        write_atomically(file, sidecar(name, run, record, alternative_text(file)))
         for path in parts:
             path.unlink()
     if source.is_dir():

@@ -12,23 +12,23 @@ import yaml
 
 from compendium import cli
 from compendium.claims import page as claims_page
-from compendium.claims.registry import headings, load_registry, problems, slug
+from compendium.claims.evidence import MIME, Line
+from compendium.claims.registry import RESULTS, headings, load_registry, problems, slug
 from compendium.system.paths import FailureError, UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
 LABELS = {"lem:a": "Lemma 1, Section 3", "lem:b": "Lemma 2, Appendix A"}
-OUTPUT = """\
-C1 holds: one against two: error below 1e-12 (3 cases)
-C1 caught: no ridge: 0.3 exceeds 1e-12
-other text: C9 holds
-C2 holds: left over right: at most 1, largest found 43 % of it (9 cases)
-C2 holds: left over right, K = 1: at most 1, largest found 12 % of it (9 cases)
-C2 caught: half the constant: 0.86 exceeds 0.5
-C3 refuted: printed form: 2 where 1 is claimed
-C3 holds: corrected form: at most 1, at least 99.9 % of it reached (9 cases)
-C3 caught: smaller constant: 1 exceeds 0.5
-C4 refuted: printed form: 2 where 1 is claimed
-"""
+LINES = (
+    Line("C1", "holds", "one against two", "error below 1e-12 (3 cases)"),
+    Line("C1", "caught", "no ridge", "0.3 exceeds 1e-12"),
+    Line("C2", "holds", "left over right", "at most 1, largest found 43 % of it (9 cases)", largest=43),
+    Line("C2", "holds", "the same for K = 1", "at most 1, largest found 12 % of it (9 cases)", largest=12),
+    Line("C2", "caught", "half the constant", "0.86 exceeds 0.5"),
+    Line("C3", "refuted", "printed form", "2 where 1 is claimed"),
+    Line("C3", "holds", "corrected form", "at most 1, at least 99.9 % of it reached (9 cases)", reached=99.9),
+    Line("C3", "caught", "smaller constant", "1 exceeds 0.5"),
+    Line("C4", "refuted", "printed form", "2 where 1 is claimed"),
+)
 ENTRIES = [
     {"id": "C1", "label": "lem:a", "statement": "1 = 1", "kind": "identity", "notebook": "01_a#the-check",
      "tests": ["tests/test_a.py::test_one"]},
@@ -41,7 +41,7 @@ ENTRIES = [
 ]  # fmt: skip
 
 
-def make(root: Path, entries=ENTRIES, output=OUTPUT, errata=("C3", "C4")) -> Path:
+def make(root: Path, entries=ENTRIES, evidence=LINES, errata=("C3", "C4")) -> Path:
     """A project with one notebook, one test and the registry."""
     for name, text in {
         "claims.yml": yaml.safe_dump({"labels": LABELS, "claims": entries}),
@@ -52,9 +52,14 @@ def make(root: Path, entries=ENTRIES, output=OUTPUT, errata=("C3", "C4")) -> Pat
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     cell = nbformat.v4.new_code_cell("1", execution_count=1)
-    cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text=output)]
+    cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text="C9 holds: text: is not read\n")]
+    cell.outputs += [nbformat.v4.new_output("display_data", data={MIME: line.fields}) for line in evidence]
     nbformat.write(nbformat.v4.new_notebook(cells=[cell]), root / "notebooks/01_a.ipynb")
     return root
+
+
+def more(*lines: Line) -> tuple[Line, ...]:
+    return (*LINES, *lines)
 
 
 def changed(number: int, **fields) -> list[dict]:
@@ -76,46 +81,57 @@ def test_status_follows_from_the_evidence(tmp_path):
 
 
 def test_attained_bounds_are_named(tmp_path):
-    output = "C2 holds: a: at most 1, at least 99.9 % of it reached (9 cases)\nC2 caught: b: 1 exceeds 0.5\n"
-    registry = load_registry(make(tmp_path, ENTRIES[1:2], output))
+    evidence = [
+        Line("C2", "holds", "a", "b", reached=99.9),
+        Line("C2", "holds", "a", "b", reached=99, largest=99),
+    ]
+    registry = load_registry(make(tmp_path, ENTRIES[1:2], evidence))
     assert registry.verdict(registry.claims[0]) == "verified, attained to 99.9 %"
 
 
 @pytest.mark.parametrize(
-    ("entries", "output", "errata", "problem"),
+    ("entries", "evidence", "errata", "problem"),
     [
-        (changed(1, label="lem:c"), OUTPUT, "34", "C1: the paper has no label 'lem:c'"),
-        (changed(1, tests=["tests/test_a.py::test_two"]), OUTPUT, "34", "C1: tests/test_a.py::test_two does"),
-        (changed(1, tests=["tests/test_b.py::test_one"]), OUTPUT, "34", "C1: tests/test_b.py::test_one does"),
-        (changed(1, notebook="02_b#the-check"), OUTPUT, "34", "C1: the notebook 02_b does not exist"),
-        (changed(1, notebook="01_a#not-a-heading"), OUTPUT, "34", "C1: 01_a has no section #not-a-heading"),
-        (changed(1, notebook=None), OUTPUT, "34", "C1: evidence, but no notebook"),
-        (changed(1, reason="too hard"), OUTPUT, "34", "C1: a reason why it is not checked"),
-        (changed(1, corrected="1 = 2"), OUTPUT, "34", "C1: verified, but corrected"),
-        (changed(3, corrected=None), OUTPUT, "34", "C3: corrected, but no corrected statement"),
-        (changed(5, reason=None), OUTPUT, "34", "C5: no evidence, and no reason why"),
-        (changed(2, depends_on=["C8"]), OUTPUT, "34", "C2: depends on C8, which has no entry"),
-        (changed(1, depends_on=["C3"]), OUTPUT, "34", "depends_on goes in a circle: "),
-        ([*ENTRIES, ENTRIES[4]], OUTPUT, "34", "C5 is there twice"),
-        (ENTRIES[:4], OUTPUT + "C7 holds: a: b\n", "34", "C7: evidence in 01_a, but no entry"),
-        (ENTRIES, OUTPUT.replace("C1 caught", "C2 caught"), "34", "C1: no wrong variant was caught"),
-        (ENTRIES, OUTPUT, "4", "C3: corrected, but ERRATA.md has no section on it"),
-        (ENTRIES, OUTPUT, "134", "C1: a section of ERRATA.md, but no counterexample is on record"),
+        (changed(1, label="lem:c"), LINES, "34", "C1: the paper has no label 'lem:c'"),
+        (changed(1, tests=["tests/test_a.py::test_two"]), LINES, "34", "C1: tests/test_a.py::test_two does"),
+        (changed(1, tests=["tests/test_b.py::test_one"]), LINES, "34", "C1: tests/test_b.py::test_one does"),
+        (changed(1, notebook="02_b#the-check"), LINES, "34", "C1: the notebook 02_b does not exist"),
+        (changed(1, notebook="01_a#not-a-heading"), LINES, "34", "C1: 01_a has no section #not-a-heading"),
+        (changed(1, notebook=None), LINES, "34", "C1: evidence, but no notebook"),
+        (changed(1, reason="too hard"), LINES, "34", "C1: a reason why it is not checked"),
+        (changed(1, corrected="1 = 2"), LINES, "34", "C1: verified, but corrected"),
+        (changed(3, corrected=None), LINES, "34", "C3: corrected, but no corrected statement"),
+        (changed(5, reason=None), LINES, "34", "C5: no evidence, and no reason why"),
+        (changed(2, depends_on=["C8"]), LINES, "34", "C2: depends on C8, which has no entry"),
+        (changed(1, depends_on=["C3"]), LINES, "34", "depends_on goes in a circle: "),
+        ([*ENTRIES, ENTRIES[4]], LINES, "34", "C5 is there twice"),
+        (ENTRIES[:4], more(Line("C7", "holds", "a", "b")), "34", "C7: evidence in 01_a, but no entry"),
+        (ENTRIES, [line for line in LINES if (line.claim, line.verdict) != ("C1", "caught")], "34",
+          "C1: no wrong variant was caught"),
+        (ENTRIES, LINES, "4", "C3: corrected, but ERRATA.md has no section on it"),
+        (ENTRIES, LINES, "134", "C1: a section of ERRATA.md, but no counterexample is on record"),
     ],
 )  # fmt: skip
-def test_every_disagreement_is_named(tmp_path, entries, output, errata, problem):
-    root = make(tmp_path, entries, output, [f"C{digit}" for digit in errata])
+def test_every_disagreement_is_named(tmp_path, entries, evidence, errata, problem):
+    root = make(tmp_path, entries, evidence, [f"C{digit}" for digit in errata])
     found = problems(load_registry(root), root)
     assert len([line for line in found if line.startswith(problem)]) == 1, found
 
 
 def test_results_of_the_project_have_no_label(tmp_path):
     ours = {"id": "R1", "statement": "fast", "kind": "rate", "notebook": "01_a#the-check"}
-    output = OUTPUT + "R1 holds: a: b\nR1 caught: c: d\n"
-    root = make(tmp_path, [*ENTRIES, ours], output)
+    evidence = more(Line("R1", "holds", "a", "b"), Line("R1", "caught", "c", "d"))
+    root = make(tmp_path, [*ENTRIES, ours], evidence)
     assert problems(load_registry(root), root) == []
-    root = make(tmp_path, [*ENTRIES, ours | {"label": "lem:a"}], output)
+    root = make(tmp_path, [*ENTRIES, ours | {"label": "lem:a"}], evidence)
     assert problems(load_registry(root), root) == ["R1: a result of this project has no label of the paper"]
+
+
+def test_evidence_of_the_recorded_runs_is_read_from_its_file(tmp_path):
+    make(tmp_path, ENTRIES[:1], [])
+    (tmp_path / f"{RESULTS}.json").write_text(json.dumps([LINES[0].fields]))
+    (found,) = load_registry(tmp_path).found
+    assert (found.line, found.notebook) == (LINES[0], RESULTS)
 
 
 def test_page_and_graph_are_checked_against_the_evidence(tmp_path):
@@ -127,7 +143,7 @@ def test_page_and_graph_are_checked_against_the_evidence(tmp_path):
     assert "5 entries: 2 verified, 1 corrected, 1 refuted, 1 not checked." in page.read_text()
     assert r"| a <= b\_c |" in page.read_text().replace(r"\<", "<")
     assert graph.read_text().count('<a href="#c') == 5
-    other = load_registry(make(tmp_path, output=OUTPUT.replace("largest found 43 %", "largest found 44 %")))
+    other = load_registry(make(tmp_path, evidence=more(Line("C2", "holds", "a", "b", largest=44))))
     with pytest.raises(FailureError, match=r"book/claims\.md, book/claims_graph\.svg: not what"):
         claims_page.check(other, tmp_path)
 

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from compendium.book.claim_links import link_headings, linked
 from compendium.claims import page as claims_page
 from compendium.claims.graph import BOX, LOOKS, graph
 from compendium.claims.registry import STATUSES, errata, headings, load_registry
-from compendium.system.paths import FailureError
 
 ROOT = Path(__file__).resolve().parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -121,35 +119,3 @@ def test_corrected_claims_lead_to_their_erratum(registry, page):
     assert len(titles) > 30
     for claim in registry.claims:
         assert ("- Erratum: [" in section(page, claim.id)) == (claim.id in titles)
-
-
-def test_the_picture_becomes_the_graph_itself(page):
-    shown = claims_page.with_graph(page, "<svg>\n</svg>\n")
-    assert "![" not in shown
-    assert '```{raw} html\n<figure class="claims-graph">\n<svg>\n</svg>\n</figure>\n```' in shown
-    with pytest.raises(FailureError, match="one picture of the graph, found 0"):
-        claims_page.with_graph(shown, "<svg/>")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("*Claims:* C5 (a), C20a to C20b.", "*Claims:* [C5](p#c5) (a), [C20a](p#c20a) to [C20b](p#c20b)."),
-        ("(R24, C6).", "([R24](p#r24), [C6](p#c6))."),
-        ("C99 and C5x, C5-like, a/C5", "C99 and C5x, C5-like, a/C5"),
-        ("# On C5\n\n## C6 (C5)\nC5", "# On C5\n\n## C6 (C5)\n[C5](p#c5)"),
-        ("$C5$ and `C5` and [C5](x) C5", "$C5$ and `C5` and [C5](x) [C5](p#c5)"),
-        ("```\nC5\n```\nC5\n````\n```\nC5\n````\n", "```\nC5\n```\n[C5](p#c5)\n````\n```\nC5\n````\n"),
-        ("$$\nC5\n$$\nC5", "$$\nC5\n$$\n[C5](p#c5)"),
-        (":::{prf:lemma} C5\n:label: C6\nC5\n:::", ":::{prf:lemma} C5\n:label: C6\n[C5](p#c5)\n:::"),
-        ("{prf:ref}`C5` C6", "{prf:ref}`C5` [C6](p#c6)"),
-    ],
-)  # fmt: skip
-def test_mentions_in_prose_become_links(text, expected):
-    assert linked(text, {"C5", "C6", "C20a", "C20b", "R24"}, "p") == expected
-
-
-def test_headings_that_name_claims_get_a_line_of_links():
-    wrong, rest = "### Wrong (C5, C6, C99, lem:a)\n", "\nText\n\n### Right (lem:b)\n"
-    links = "\n*In the registry:* [C5](p#c5), [C6](p#c6).\n"
-    assert link_headings(wrong + rest, {"C5", "C6"}, "p") == wrong + links + rest

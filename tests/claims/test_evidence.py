@@ -1,6 +1,8 @@
-"""The lines of evidence: each can fail, and what is written is read back."""
+"""The lines of evidence: each can fail, and what a notebook holds of it is read back."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import sympy as sp
 from scipy.stats import binom
 
 from compendium.claims.evidence import (
+    MIME,
     Line,
     bounded,
     caught,
@@ -15,7 +18,7 @@ from compendium.claims.evidence import (
     covered,
     evidence,
     fitted,
-    parse,
+    recorded,
     refuted,
     symbolic,
 )
@@ -103,17 +106,44 @@ def test_caught_fails_when_the_variant_passes(capsys):
         caught("C14", "no ridge", error=1e-14, tolerance=1e-13)
 
 
-def test_lines_are_read_back(capsys):
+def test_a_notebook_holds_the_line_as_data(capsys, monkeypatch):
+    """The printed lines are for people: what is read is the output of its own type."""
+    outputs = [{"output_type": "stream", "name": "stdout", "text": "C1 holds: not: read"}]
+    shell = SimpleNamespace(
+        display_pub=SimpleNamespace(publish=lambda data: outputs.append({"data": data, "metadata": {}}))
+    )
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
     evidence("C14a", "K=1: a: b", error=0.0, tolerance=1e-13, cases=2)
-    print("something else: C1 holds")
+    bounded("C4", "x", largest=0.2499, limit=0.25, cases=5, reached=0.999, share=True)
+    bounded("C4", "x", largest=0.0001, limit=0.25, cases=5, share=True)
     refuted("R3", "x", value=2.0, limit=1.0)
-    assert list(parse(said(capsys))) == [
-        Line("C14a", "holds", "K=1: a: b", "error below 1e-13 (2 cases)"),
-        Line("R3", "refuted", "x", "2 where 1 is claimed"),
+    lines = list(recorded(outputs))
+    assert [str(line) for line in lines] == said(capsys).splitlines()
+    assert all(set(output["data"]) == {MIME} for output in outputs[1:])
+    assert lines[0] == Line("C14a", "holds", "K=1: a: b", "error below 1e-13 (2 cases)")
+    assert [(line.reached, line.largest) for line in lines] == [
+        (None, None),
+        (99.9, 100),
+        (None, None),
+        (None, None),
     ]
+    assert "largest found less than 1 % of it" in lines[2].figure
 
 
-@pytest.mark.parametrize(("claim", "statement"), [("14", "a"), ("C14", "a\nb"), ("C14", "")])
-def test_a_line_that_could_not_be_read_back_is_refused(claim, statement):
+@pytest.mark.parametrize(
+    ("claim", "verdict", "statement", "message"),
+    [
+        ("14", "holds", "a", "claim must look like"),
+        ("C14", "holds", "a\nb", "claim must look like"),
+        ("C14", "holds", "", "claim must look like"),
+        ("C14", "proved", "a", "verdict must be one of holds, refuted, caught, got 'proved'"),
+    ],
+)
+def test_a_line_of_another_form_is_refused(claim, verdict, statement, message):
+    with pytest.raises(ValueError, match=message):
+        Line(claim, verdict, statement, "b")
+
+
+def test_a_statement_of_two_lines_is_refused_when_it_is_said():
     with pytest.raises(ValueError, match="claim must look like"):
-        evidence(claim, statement, error=0.0, tolerance=1e-13, cases=2)
+        evidence("C14", "a\nb", error=0.0, tolerance=1e-13, cases=2)

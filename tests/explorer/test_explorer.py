@@ -38,8 +38,8 @@ def game():
     return play(SMALL, n_rounds=120)
 
 
-def test_the_witness_sees_what_the_sketch_is_given(game):
-    """Z <= H <= Z + rho I for its Hessian, and its policy played what EOFD-MLogB plays without it."""
+def test_the_recorder_adds_up_what_the_sketch_is_given(game):
+    """Z <= H <= Z + rho I for its Hessian."""
     identity = np.eye(SMALL.n_parameters)
     gap = game.hessian + identity - game.sketch.dense()
     assert np.linalg.eigvalsh(gap)[0] > -1e-10

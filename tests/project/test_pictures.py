@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -67,6 +68,15 @@ def test_images_of_the_pages_have_words():
     assert len(found) > 5
     for page, text, target in found:
         assert problem(text) is None, f"{page.name}, {target}: {problem(text)}"
+        sidecar = (page.parent / target).resolve().with_suffix(".json")
+        if sidecar.parent == ROOT / "figures":
+            assert text == json.loads(sidecar.read_text(encoding="utf-8"))["alt"], f"{page.name}, {target}"
+
+
+def test_figures_have_words_in_their_sidecars():
+    for picture in (ROOT / "figures").glob("*.png"):
+        sidecar = json.loads(picture.with_suffix(".json").read_text(encoding="utf-8"))
+        assert problem(sidecar.get("alt")) is None, f"{picture.name}: {problem(sidecar.get('alt'))}"
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,10 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 def requirements() -> dict[str, Requirement]:
     lines = [*PYPROJECT["dependencies"], *(d for v in PYPROJECT["optional-dependencies"].values() for d in v)]
-    return {requirement.name: requirement for requirement in map(Requirement, lines)}
+    found = {requirement.name: requirement for requirement in map(Requirement, lines)}
+    own = found.pop(PYPROJECT["name"])  # an extra that includes another one
+    assert own.extras == {"compendium"}
+    return found
 
 
 def imports(package: str) -> set[str]:
@@ -55,6 +58,11 @@ def test_the_library_imports_numpy_and_scipy_alone():
     program = "import sys, mlogb_core.literal, mlogb_core.simulation; print('numba' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "False"
+
+
+def test_the_library_depends_on_numpy_and_scipy_alone():
+    """`tests/project/test_install.py` installs it so, where the machine can."""
+    assert [Requirement(line).name for line in PYPROJECT["dependencies"]] == ["numpy", "scipy"]
 
 
 def test_environment_file_equals_pyproject():

@@ -12,9 +12,13 @@ import pytest
 from compendium.claims.registry import headings
 from compendium.report import figures_page
 from compendium.runs import run as runs
+from compendium.runs import verification
 from compendium.system.paths import FailureError
+from compendium.system.provenance import publish_figures
+from compendium.system.provenance import sidecar as sidecar_text
 
 ROOT = Path(__file__).resolve().parents[2]
+SIDECARS = {file.stem: json.loads(file.read_text()) for file in (ROOT / "figures").glob("*.json")}
 
 
 @pytest.fixture(scope="module")
@@ -23,11 +27,9 @@ def page() -> str:
 
 
 def test_every_committed_figure_is_there_with_its_sidecar(page):
-    sidecars = {file.stem: json.loads(file.read_text()) for file in (ROOT / "figures").glob("*.json")}
-    assert set(sidecars) <= set(figures_page.SHOWN)
-    for name, sidecar in sidecars.items():
+    for name, sidecar in SIDECARS.items():
         section = page.partition(f"\n### {name}\n")[2].partition("\n##")[0]
-        assert f"![{figures_page.SHOWN[name]}](../figures/{name}.png)" in section
+        assert f"![{sidecar['alt']}](../figures/{name}.png)" in section
         assert f"`{sidecar['results_sha256']}`" in section
         for digest in sidecar["sha256"].values():
             assert f"`{digest}`" in section
@@ -56,20 +58,43 @@ def test_links_lead_to_files_and_sections(page):
     for anchor in re.findall(r"\]\(#([^)]+)\)", page):
         assert anchor in headings(page)
     drawn = re.findall(r"^- Drawn in: \[(.*?)\]", page, re.MULTILINE)
-    assert len(drawn) == len(list((ROOT / "figures").glob("*.json")))
+    assert len(drawn) == len(SIDECARS)
     assert "the notebook" not in drawn
+
+
+def test_what_a_figure_shows_is_kept_when_it_is_drawn_again(tmp_path):
+    record = {
+        "experiment": "a", "profile": "paper", "git_commit": None, "files": {"results.parquet": "0"},
+        "figures": {"b.png": "1"},
+    }  # fmt: skip
+    drawn, figures = tmp_path / "run", tmp_path / "figures"
+    for alt in ("", "Regret against the round, β = 0"):
+        drawn.mkdir()
+        (drawn / "b.png").write_bytes(b"1")
+        if alt:
+            sidecar = json.loads((figures / "b.json").read_text(encoding="utf-8"))
+            (figures / "b.json").write_text(json.dumps(sidecar | {"alt": alt}), encoding="utf-8")
+        publish_figures(drawn, figures, "papermill_runs/a/paper-1", record)
+        text = (figures / "b.json").read_text(encoding="utf-8")
+        assert json.loads(text).get("alt", "") == alt
+        assert text == sidecar_text("b", "papermill_runs/a/paper-1", record, alt)
+
+
+@pytest.mark.parametrize("run", runs.find_runs(profile="paper"), ids=lambda run: run.path.name)
+def test_a_sidecar_with_words_is_as_the_run_left_it(run):
+    assert list(verification._figure_problems(run)) == []
 
 
 def test_every_figure_that_is_described_is_drawn_somewhere():
     texts = [*(ROOT / "notebooks/experiments").glob("*.md"), ROOT / "benchmarks/README.md"]
-    for name in figures_page.SHOWN:
+    for name in SIDECARS:
         assert any(figures_page._drawn_in(text.read_text(encoding="utf-8"), name) for text in texts), name
 
 
 def test_every_figure_that_a_notebook_saves_is_described():
     for text in (ROOT / "notebooks/experiments").glob("*.md"):
         for written in re.findall(r'figures\.save\(.*"(.+)"\)', text.read_text(encoding="utf-8")):
-            assert any(figures_page._matches(written, name) for name in figures_page.SHOWN), written
+            assert any(figures_page._matches(written, name) for name in SIDECARS), written
 
 
 def test_a_figure_is_found_where_it_is_saved_or_shown():
@@ -83,7 +108,7 @@ def test_a_figure_is_found_where_it_is_saved_or_shown():
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("unknown", {}, "figures/unknown: .* does not say what it shows"),
+        ("scale", {"alt": ""}, "figures/scale.json: add an entry `alt` that says what the figure shows"),
         ("scale", {"run": "papermill_runs/x"}, "figures/scale.json names papermill_runs/x, which is no"),
     ],
 )
@@ -96,7 +121,9 @@ def test_a_figure_without_description_or_run_is_refused(tmp_path, name, change, 
         figures_page.page(tmp_path)
 
 
-@pytest.mark.parametrize(("text", "message"), [("{", "is not valid JSON"), ("{}", "names None, which is no")])
+@pytest.mark.parametrize(
+    ("text", "message"), [("{", "is not valid JSON"), ('{"alt": "a"}', "names None, which is no")]
+)
 def test_a_damaged_sidecar_is_named(tmp_path, text, message):
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "scale.json").write_text(text)

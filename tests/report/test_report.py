@@ -11,9 +11,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from compendium.claims.evidence import Line
 from compendium.experiments.policies import COMPARISON
 from compendium.report import tables as report
 from compendium.report.figures import label
+from compendium.report.results import CONDITION, NOT, REPRODUCED, UNDECIDED, Comparison, Finding, data
 from compendium.runs import run as runs
 from compendium.system.paths import FailureError, UsageError
 
@@ -193,6 +195,7 @@ def test_sentences_of_the_comparison():
     sentences = report.mnist_findings(final)
     assert len(sentences) == 7
     paper, flat, tuned, _, greedy, _, small = sentences
+    assert report.mnist_headlines(final) == [paper, tuned, small]
     difference = stats.ttest_1samp(values(final, "paper", "eofd") - values(final, "paper", "oful"), 0.0)
     low, high = difference.confidence_interval(0.95)
     assert paper == (
@@ -392,8 +395,8 @@ def test_every_digit_of_the_block_is_checked(root):
     path = root / "README.md"
     report.update_readme()
     text = path.read_text()
-    block = report.README_BLOCK.search(text)
-    places = [place.start() for place in re.finditer(r"\d", text) if block.start() < place.start()]
+    start = text.index("<!-- results: begin -->")
+    places = [place.start() for place in re.finditer(r"\d", text) if start < place.start()]
     assert len(places) > 100
     for place in places[::25]:
         changed = "7" if text[place] != "7" else "8"
@@ -446,17 +449,44 @@ def test_there_has_to_be_one_run(root, check):
     assert (root / "README.md").read_text() == README
 
 
+def comparison(name, verdict):
+    setting, _, condition = name.partition(", ")
+    return Comparison(setting, condition, "9%", verdict)
+
+
 def test_a_condition_names_what_tells_the_exceptions_from_the_rest():
-    from compendium.report.results import CONDITION, NOT, REPRODUCED, Finding
+    def exception(**ours):
+        return Finding("C1", "it holds", list(ours.values()), []).exception
 
-    def exception(*ours):
-        return Finding("C1", "it holds", list(ours), CONDITION, []).exception
-
-    one, other = ("a, against X: 9%", REPRODUCED), ("a, against Y: -9%", NOT)
-    assert exception(one, other, ("b, against Y: -1%", NOT)) == "against Y"
-    assert exception(("a, S = 1: 2%", REPRODUCED), ("b, S = 1: 20%", NOT)) == "b, S = 1"
-    assert exception(one, other, ("b, Z: -1%", NOT)) == "a, against Y; b, Z"
-    assert exception(one, other, ("a, against Z: -1%", NOT)) == "against Y or against Z"
-    assert exception(one, other, ("a, against Z: -1%", NOT), ("b, against Z: 9%", REPRODUCED)) == (
+    one, other = comparison("a, against X", REPRODUCED), comparison("a, against Y", NOT)
+    third = comparison("a, against Z", NOT)
+    assert exception(a=one, b=other, c=comparison("b, against Y", NOT)) == "against Y"
+    assert exception(a=comparison("a, S = 1", REPRODUCED), b=comparison("b, S = 1", NOT)) == "b, S = 1"
+    assert exception(a=one, b=other, c=comparison("b, Z", NOT)) == "a, against Y; b, Z"
+    assert exception(a=one, b=other, c=third) == "against Y or against Z"
+    assert exception(a=one, b=other, c=third, d=comparison("b, against Z", REPRODUCED)) == (
         "a, against Y; a, against Z"
     )
+    assert exception(a=one, b=comparison("b", NOT)) == "b"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "together"),
+    [
+        ((REPRODUCED, REPRODUCED), REPRODUCED),
+        ((REPRODUCED, NOT), CONDITION),
+        ((NOT, NOT), NOT),
+        ((NOT, UNDECIDED), UNDECIDED),
+    ],
+)
+def test_the_verdict_of_a_statement_is_that_of_its_comparisons(verdicts, together):
+    finding = Finding("C1", "it holds", [comparison("a, b", verdict) for verdict in verdicts], [])
+    assert finding.verdict == together
+
+
+def test_the_registry_gets_what_was_decided_as_data():
+    ours = [comparison("a, b", REPRODUCED), comparison("c", NOT), comparison("d", UNDECIDED)]
+    finding = Finding("C1", "it holds", ours, [])
+    lines = [Line("C1", "holds", "it holds, a, b", "9%"), Line("C1", "refuted", "it holds, c", "9%")]
+    assert list(finding.evidence) == lines
+    assert [Line(**fields) for fields in json.loads(data([finding, finding]))] == lines * 2
