@@ -4,3 +4,23 @@ Imports: system, experiments, runs, claims.
 
 A change here changes how results look.
 """
+
+from compendium.report.tables import (
+    comparison_findings,
+    curvature_table,
+    mnist_findings,
+    paired_differences,
+    regret_table,
+    time_findings,
+    time_table,
+)
+
+__all__ = [
+    "comparison_findings",
+    "curvature_table",
+    "mnist_findings",
+    "paired_differences",
+    "regret_table",
+    "time_findings",
+    "time_table",
+]

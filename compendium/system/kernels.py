@@ -45,6 +45,8 @@ _FOLDERS = ("MLOGB_MNIST", "MLOGB_FASHION", "SCIKIT_LEARN_DATA")
 
 #: A matplotlibrc in the working folder comes before every configured one, so the defaults are put back.
 _STARTUP = "import matplotlib\nmatplotlib.rcdefaults()\ndel matplotlib\n"
+#: Recorded notebooks import some modules by names that these had when they were recorded.
+_NAMES = "from compendium.system import moved\nmoved.install()\n"
 
 
 @contextmanager
@@ -131,8 +133,8 @@ def _configuration() -> Path:
     kernel = folder / "jupyter" / "kernels" / KERNEL["name"]
     shutil.rmtree(kernel, ignore_errors=True)
     write_kernel_spec(kernel)
-    for name in ("sitecustomize.py", "usercustomize.py"):
-        (folder / "python" / name).touch()
+    (folder / "python" / "sitecustomize.py").write_text(_NAMES, encoding="utf-8")
+    (folder / "python" / "usercustomize.py").touch()
     (startup / "style.py").write_text(_STARTUP, encoding="utf-8")
     _copy_font_list(folder / "matplotlib")
     done.touch()

@@ -309,6 +309,9 @@ def test_the_api_reference_has_every_public_module():
         for path in [*(ROOT / "mlogb_core").rglob("*.py"), *(ROOT / "compendium/theory").glob("*.py")]
         if not path.name.startswith("_")
     }
+    found |= {
+        ".".join(path.relative_to(ROOT).parent.parts) for path in ROOT.glob("mlogb_core/**/__init__.py")
+    }
     assert set(modules(api)) <= found
     assert {name for name in found if name.startswith("mlogb_core.")} <= set(modules(api))
 
