@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from compendium.runs import run as runs
 from compendium.runs.verification import Report, verify
+from compendium.system import moved
 
 ROOT = Path(__file__).parents[2]
+
+
+def test_recorded_notebooks_import_modules_that_are_here():
+    """By the names of today, or by earlier ones that kernels know."""
+    for path in ROOT.glob("papermill_runs/*/*/*.ipynb"):
+        for cell in json.loads(path.read_text())["cells"]:
+            code = "".join(cell["source"]) if cell["cell_type"] == "code" else ""
+            for module, names in re.findall(
+                r"^from ((?:compendium|mlogb_core)[\w.]*) import (.+)$", code, re.M
+            ):
+                for name in names.split(", "):
+                    source = import_module(moved.MOVED.get(module, module))
+                    submodule = f"{module}.{name}"
+                    assert hasattr(source, name) or import_module(moved.MOVED.get(submodule, submodule)), path
 
 
 @pytest.mark.slow
