@@ -123,22 +123,6 @@ class Step(NamedTuple):
     largest: float  #: the largest entry on the diagonal of the core
 
 
-class DenseStep(NamedTuple):
-    """A step over the full matrix before its projection."""
-
-    point: Array  #: (Kd,)
-    norm: float
-    largest: float  #: a lower bound of the largest eigenvalue of the step's own matrix
-
-
-class Change(NamedTuple):
-    r"""Rows R with :math:`(H + s XFF^\top X^\top)^{-1} = H^{-1} - s R^\top R`."""
-
-    rows: Array  #: (K, Kd)
-    largest: float  #: a lower bound of the largest eigenvalue of what is added, for s = 1
-    definite: bool  #: whether the K x K matrix behind R is positive definite in double precision
-
-
 class Projection(NamedTuple):
     """A point in coordinates of the joint basis, the multiplier, and whether roundoff alone is left."""
 

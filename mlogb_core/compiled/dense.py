@@ -8,7 +8,7 @@ import numpy as np
 
 from mlogb_core._validation import Array
 from mlogb_core.compiled.algebra import cholesky, forward
-from mlogb_core.compiled.arguments import Change, DenseStep, Indices, Played
+from mlogb_core.compiled.arguments import Indices
 from mlogb_core.compiled.kernel import kernel
 from mlogb_core.compiled.link import loss_at
 from mlogb_core.compiled.step import step_weights
@@ -116,32 +116,55 @@ def _block(image: Array, action: Array) -> Array:
 
 
 @kernel
-def step_by_inverse(parameter: Array, played: Played, step_size: float) -> DenseStep:
-    """The step before its projection: see `DenseCurvature.newton_step`."""
-    loss = loss_at(parameter, played.action, played.outcome)
-    weights = step_weights(_block(played.image, played.action), loss, step_size)
-    point = parameter.reshape(-1).copy()
+def step_by_inverse(
+    parameter: Array, action: Array, image: Array, outcome: int, step_size: float, norm_bound: float
+) -> tuple[Array, float, Array, bool]:
+    """The step before its projection: see `DenseCurvature.newton_step`.
+
+    Returns the point; a lower bound of the largest eigenvalue of the step's own matrix; and, as from
+    `change_of_inverse`, what that matrix changes in the inverse: no rows if the point is in the ball.
+    """
+    loss, block = loss_at(parameter, action, outcome), _block(image, action)
+    weights = step_weights(block, loss, step_size)
+    point, rows, definite = parameter.reshape(-1).copy(), np.empty((0, parameter.size)), True
     for i in range(weights.size):
-        axpy(-step_size * weights[i], played.image[i], point)
-    return DenseStep(point, math.sqrt(dot(point, point)), _largest(loss.factor, played.action))
+        axpy(-step_size * weights[i], image[i], point)
+    if not math.sqrt(dot(point, point)) <= norm_bound:
+        rows, definite = _change(math.sqrt(step_size) * loss.factor, block, image)
+    return point.reshape(parameter.shape), _largest(loss.factor, action), rows, definite
 
 
 @kernel
-def change_of_inverse(parameter: Array, played: Played, step_size: float) -> Change:
-    """What the Hessian at a parameter, times the step size, changes in the inverse: `base.inverse_change`."""
-    K = parameter.shape[0]
-    factor = loss_at(parameter, played.action, 0).factor
-    block = _block(played.image, played.action)
-    inner = np.eye(K) + step_size * np.dot(factor.T, np.dot(block, factor))
+def change_of_inverse(parameter: Array, action: Array, image: Array) -> tuple[float, Array, bool]:
+    r"""What the Hessian at a parameter changes in the inverse.
+
+    Returns a lower bound of the Hessian's largest eigenvalue; rows R with
+    :math:`(H + XFF^\top X^\top)^{-1} = H^{-1} - R^\top R`; and whether the K x K matrix behind R is positive
+    definite in double precision.
+    """
+    factor = loss_at(parameter, action, 0).factor
+    rows, definite = _change(factor, _block(image, action), image)
+    return _largest(factor, action), rows, definite
+
+
+@kernel
+def _change(factor: Array, block: Array, image: Array) -> tuple[Array, bool]:
+    """The rows of `change_of_inverse`, and if there are any: see `base.inverse_change`."""
+    K, columns = factor.shape[0], factor.T.copy()
+    inner, product, rows = np.empty((K, K)), np.zeros((K, K)), np.zeros_like(image)
+    for k in range(K):
+        add_rows(columns[k], block, 0, K, product[k])
+        for j in range(k + 1):
+            inner[j, k] = dot(columns[j], product[k])
+        inner[k, k] += 1.0
     upper, definite = cholesky(inner, K, 0.0)
-    rows, weights = np.zeros_like(played.image), np.empty((K, K))
     if definite:
-        for k in range(K):  # the columns of L^-1 F' for the lower factor L
-            weights[k] = factor[k]
-            forward(upper, weights[k])
+        for k in range(K):  # the columns of L^-1 F' for the lower factor L, in the place of the product
+            product[k] = factor[k]
+            forward(upper, product[k])
         for i in range(K):
-            add_rows(weights[:, i].copy(), played.image, 0, rows.shape[1], rows[i])
-    return Change(rows, _largest(factor, played.action), definite)
+            add_rows(product[:, i].copy(), image, 0, rows.shape[1], rows[i])
+    return rows, definite
 
 
 @kernel

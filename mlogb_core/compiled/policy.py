@@ -168,16 +168,15 @@ class CompiledPolicy(OptimisticPolicy):
         action, image = _writable(action), self._image_of(action)
         if image is None:
             image = self.curvature.images(action[None])[0]
-        played = action, image, outcome
         if isinstance(self.curvature, DenseCurvature):
-            parameter, multiplier = self._step_by_inverse(Played(*played))
+            parameter, multiplier = self._step_by_inverse(action, image, outcome)
         else:
-            _, parameter, multiplier, core, largest = self._step(*played)
+            _, parameter, multiplier, core, largest = self._step(action, image, outcome)
         moved = 0.0, 0.0
         if self.radius.needs_movement:
             moved = movement(self.parameter, parameter, action, outcome, self.step_size, multiplier)
         if isinstance(self.curvature, DenseCurvature):
-            self._change_inverse(parameter, Played(*played))
+            self._change_inverse(parameter, action, image)
         else:
             self._add(core, largest)
         return Learned(parameter, moved)
@@ -250,31 +249,30 @@ class CompiledPolicy(OptimisticPolicy):
         sketch._end_round(core)
         sketch.shrinkage += discarded
 
-    def _step_by_inverse(self, played: Played) -> tuple[Array, float]:
+    def _step_by_inverse(self, action: Array, image: Array, outcome: int) -> tuple[Array, float]:
         """What `DenseCurvature.newton_step` does."""
-        taken = step_by_inverse(self.parameter, played, self.step_size)
-        check_regularization(self.curvature.regularization, taken.largest)
-        if taken.norm <= self.norm_bound:
-            return taken.point.reshape(self.parameter.shape), 0.0
-        rows = math.sqrt(self.step_size) * self._change(self.parameter, played, self.step_size)
+        taken = step_by_inverse(self.parameter, action, image, outcome, self.step_size, self.norm_bound)
+        parameter, largest, rows, definite = taken
+        self._check(largest, definite)
+        if not len(rows):
+            return parameter, 0.0
 
         def apply_inverse(vector: Array) -> Array:
             return np.asarray(dsymv(1.0, self.curvature.inverse, vector, lower=1) - (rows @ vector) @ rows)
 
-        point, multiplier = project_by_lanczos(apply_inverse, taken.point, self.norm_bound)
-        return point.reshape(self.parameter.shape), multiplier
+        point, multiplier = project_by_lanczos(apply_inverse, parameter.reshape(-1), self.norm_bound)
+        return point.reshape(parameter.shape), multiplier
 
-    def _change_inverse(self, parameter: Array, played: Played) -> None:
+    def _change_inverse(self, parameter: Array, action: Array, image: Array) -> None:
         """What `DenseCurvature.add` does."""
-        rows = self._change(parameter, played, 1.0)
+        largest, rows, definite = change_of_inverse(parameter, action, image)
+        self._check(largest, definite)
         dsyrk(-1.0, rows.T, beta=1.0, c=self.curvature.inverse, lower=1, overwrite_c=1)
 
-    def _change(self, parameter: Array, played: Played, step_size: float) -> Array:
-        change = change_of_inverse(parameter, played, step_size)
-        if not change.definite:
+    def _check(self, largest: float, definite: bool) -> None:
+        check_regularization(self.curvature.regularization, largest)
+        if not definite:
             raise ArithmeticError(f"a matrix of order {self.rewards.size} is not positive definite")
-        check_regularization(self.curvature.regularization, change.largest)
-        return change.rows
 
 
 def _smallest(core: Array, count: int) -> tuple[float, Array]:

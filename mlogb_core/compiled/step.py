@@ -114,7 +114,8 @@ def step_in_frame(sketch: Sketch, frame: Frame, parameter: Array, played: Played
     loss = loss_at(parameter, played.action, played.outcome)
     direction = _direction(sketch, frame, loss, settings)
     joint = sketch.rows[: direction.size]
-    point, local = parameter.reshape(-1) + np.dot(direction, joint), np.zeros(0)
+    point, local = parameter.reshape(-1).copy(), np.zeros(0)
+    _add_combination(direction, joint, point)
     if _may_leave(parameter, direction, settings):
         local = np.dot(joint, point)
     return _finish(sketch, frame, point, local, played, loss, settings)
@@ -205,13 +206,22 @@ def _finish(
             multiplier = projection.multiplier
             scale = settings.regularization / (settings.regularization + multiplier)
             change = projection.point - scale * local
-            point = scale * point + np.dot(change, sketch.rows[: local.size])
+            point *= scale
+            _add_combination(change, sketch.rows, point)
     parameter = point.reshape((K, d))
     factor = loss_at(parameter, played.action, 0).factor
     core, largest = grown(sketch.core, frame, factor), 0.0
     for i in range(core.shape[0]):
         largest = max(largest, core[i, i])
     return Step(DONE, parameter, multiplier, core, largest)
+
+
+@kernel
+def _add_combination(weights: Array, rows: Array, out: Array) -> None:
+    """`out += weights @ rows`, in less time than `numpy.dot` in a kernel takes."""
+    for start in range(0, out.size, BLOCK):
+        stop = min(start + BLOCK, out.size)
+        add_rows(weights, rows, start, stop, out[start:stop])
 
 
 @kernel
