@@ -268,6 +268,7 @@ class CompiledPolicy(OptimisticPolicy):
         largest, rows, definite = change_of_inverse(parameter, action, image)
         self._check(largest, definite)
         dsyrk(-1.0, rows.T, beta=1.0, c=self.curvature.inverse, lower=1, overwrite_c=1)
+        self.curvature.updates += 1
 
     def _check(self, largest: float, definite: bool) -> None:
         check_regularization(self.curvature.regularization, largest)

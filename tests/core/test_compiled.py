@@ -544,3 +544,15 @@ def test_a_curvature_that_is_put_in_later_is_looked_at_too():
     with pytest.raises(ValueError, match=r"curvature must be .* got .*Own"):
         policy.curvature = Own(1, 5, 1.0, 3)
     assert policy.curvature is kept
+
+
+@pytest.mark.parametrize("maker", [eofd, oful])
+def test_a_frame_of_before_an_update_is_refused(maker):
+    more = {"sketch_size": 3} if maker is eofd else {}
+    policy = maker(5, [1.0], compiled=True, regularization=1.0, step_size=1.0, norm_bound=1.0,
+                   radius=ConstantRadius(0.1), **more)  # fmt: skip
+    x = np.eye(5)[0]
+    frame = policy.curvature.frame(x)
+    policy.update(x, 1)
+    with pytest.raises(ValueError, match="frame must be made after the last add"):
+        policy.curvature.add(frame, np.eye(1))
