@@ -87,7 +87,8 @@ class Played(NamedTuple):
 def in_a_child(directory, **variables):
     """Run the child program with environment variables."""
     directory.mkdir(exist_ok=True)
-    paths = [Path(mlogb_core.__file__).parents[1], Path(__file__).parents[1]]
+    here = Path(__file__).parent
+    paths = [Path(mlogb_core.__file__).parents[1], here.parent, here]
     unset = ("OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES")
     environment = {k: v for k, v in os.environ.items() if k not in unset} | {
         "PYTHONPATH": os.pathsep.join(map(str, paths))
