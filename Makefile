@@ -1,4 +1,4 @@
-# One command each: `make reproduce` (the MNIST comparison) and `make test` (every kind of check).
+# One command each: `make reproduce` (all experiments) and `make test` (every kind of check).
 # Everything happens in .venv, made from requirements.lock; nothing else needs to be installed.
 PYTHON ?= python3
 PROFILE ?= standard
@@ -35,8 +35,8 @@ $(STAMP): requirements.lock pyproject.toml
 	cp compendium/runs/lab.json $(VENV)/etc/jupyter/jupyter_server_config.d/compendium.json
 	@touch $@
 
-reproduce: $(STAMP)  ## run the MNIST comparison and draw its figures (PROFILE=smoke|standard|paper, JOBS=2)
-	$(BIN)/mlogb run mnist --profile $(PROFILE) --jobs $(JOBS)
+reproduce: $(STAMP)  ## run all experiments, or EXPERIMENT=mnist, and draw their figures (PROFILE=smoke|standard|paper, JOBS=2)
+	$(BIN)/mlogb run $(or $(EXPERIMENT),--all) --again --profile $(PROFILE) --jobs $(JOBS)
 
 lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .
@@ -48,6 +48,7 @@ test: lint  ## lint, types, unit, property and doc tests, the derivations, a smo
 
 test-all: test  ## what CI runs: `make test`, then all that is slow or needs a browser, then every BLAS kernel
 	$(PYTEST) --nbval -m "slow or browser"
+	$(PYTEST) --nbval papermill_runs/*/paper-*
 	$(BIN)/python tests/kernels.py
 
 test-browser: $(STAMP)  ## build the book and read it in an installed Chromium or Chrome (a minute or two)

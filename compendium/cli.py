@@ -71,7 +71,8 @@ def list_experiments() -> None:
 
 @app.command()
 def run(
-    experiment: Annotated[str, typer.Argument(help="Name in experiments.yml.")],
+    experiment: Annotated[str | None, typer.Argument(help="Name in experiments.yml.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Run all experiments, one after the other.")] = False,
     profile: Annotated[str, typer.Option(help="Size of the run: smoke, standard or paper.")] = "standard",
     parameter: Annotated[
         list[str] | None,
@@ -80,7 +81,9 @@ def run(
         ),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Worker processes; results do not depend on it.")] = 1,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Execute again and replace a stored run.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", "--fresh", help="Execute again, and replace a stored run.")
+    ] = False,
     shard: Annotated[
         str, typer.Option(metavar="I/N", help="Compute the I-th of N parts, for job arrays.")
     ] = "",
@@ -91,7 +94,11 @@ def run(
         bool, typer.Option("--dry-run", help="Say what would be computed and how long it takes, and stop.")
     ] = False,
 ) -> None:
-    """Run an experiment and draw its figures, or show the stored run of the same parameters."""
+    """Run an experiment and draw its figures, or show the stored run of the same parameters and data.
+
+    A stored run is shown whatever code made it, and which code that was is said; `mlogb verify` tells
+    whether the present code gives the same numbers, and --again computes them.
+    """
     from compendium.runs.manifest import expand, load_manifest, parse_override, resolve
 
     given = [parse_override(text) for text in parameter or []]
@@ -100,29 +107,35 @@ def run(
         raise UsageError("-p gives a parameter twice")
     if shard and cluster:
         raise UsageError("--shard and --cluster are two ways to share the work; choose one")
-    chosen = load_manifest().experiment(experiment)
-    points = expand(chosen, overrides)
-    # All of them before the first one starts.
-    resolved = [resolve(chosen, profile, {**point, **overrides}) for point in points]
-    if any(parameters in resolved[:place] for place, parameters in enumerate(resolved)):
-        raise UsageError(f"experiments.{experiment}.grid: two of its points have the same parameters")
-    # Only now: what computes takes seconds to import, which a slip in a name should not cost.
-    from compendium.experiments.execution import Orders, parse_shard
+    if (experiment is None) != all_:
+        raise UsageError("give the name of an experiment (`mlogb list` has them), or --all for all of them")
+    if all_ and overrides:
+        raise UsageError("-p changes the parameters of one experiment; with --all give none")
+    manifest = load_manifest()
+    names = [experiment] if experiment else list(manifest.experiments)
+    points = {name: expand(manifest.experiment(name), overrides) for name in names}
+    for name in names:  # all of them before the first one starts
+        resolved = [resolve(manifest.experiment(name), profile, {**one, **overrides}) for one in points[name]]
+        if any(parameters in resolved[:place] for place, parameters in enumerate(resolved)):
+            raise UsageError(f"experiments.{name}.grid: two of its points have the same parameters")
+    orders = None
+    if shard or cluster or dry_run:  # else a stored run is found without importing what computes
+        from compendium.experiments.execution import Orders, parse_shard
 
-    try:
-        part = parse_shard(shard) if shard else None
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    if cluster and not re.fullmatch(r"(\w+://)?[^/\s]+:\d{1,5}", cluster):
-        raise UsageError(f"--cluster must be an address such as tcp://10.0.0.5:8786, got {cluster!r}")
-    orders = Orders(jobs=jobs, shard=part, cluster=cluster or None, plan_only=dry_run)
-    failures = []
-    for point in points:
         try:
-            _run_point(experiment, profile, overrides, fresh, orders, point)
-        except (FailureError, OSError) as error:  # the other points go on
-            message = _message(error)
-            failures.append(f"{_shown(point)}: {message}" if point else message)
+            part = parse_shard(shard) if shard else None
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        if cluster and not re.fullmatch(r"(\w+://)?[^/\s]+:\d{1,5}", cluster):
+            raise UsageError(f"--cluster must be an address such as tcp://10.0.0.5:8786, got {cluster!r}")
+        orders = Orders(jobs=jobs, shard=part, cluster=cluster or None, plan_only=dry_run)
+    failures = []
+    for one, point in [(name, point) for name in names for point in points[name]]:
+        try:
+            _run_point(one, profile, overrides, jobs, again, orders, point)
+        except (FailureError, OSError) as error:  # the others go on
+            place = ", ".join(text for text in (one * all_, _shown(point) * bool(point)) if text)
+            failures.append(f"{place}: {_message(error)}" if place else _message(error))
     if failures:
         raise FailureError("\n".join(failures))
 
@@ -131,22 +144,26 @@ def _run_point(
     experiment: str,
     profile: str,
     overrides: dict[str, Any],
-    fresh: bool,
-    orders: Orders,
+    jobs: int,
+    again: bool,
+    orders: Orders | None,
     point: dict[str, Any],
 ) -> None:
     from compendium.experiments.progress import Stopped
+    from compendium.runs import attestation
     from compendium.runs import run as runs
 
     try:
-        done = runs.execute(experiment, profile, overrides, orders.jobs, fresh, orders, point)
+        done = runs.execute(experiment, profile, overrides, jobs, again, orders, point)
     except Stopped as stop:
         print(stop)
         return
     except KeyboardInterrupt:
         _fail("interrupted; finished trials are kept, so the next run goes on from them", 130)
     if done.reused:
-        print(f"{done.name} is there already and complete; --fresh executes it again")
+        print(f"{done.name} is there already and complete; --again computes it again")
+        for line in attestation.history(done.path, done.record):
+            print(f"  {line}")
     else:
         print(f"{done.name} took {done.record['duration_seconds']} s")
     for line in dict.fromkeys(_data_lines(done.record["study"])):
@@ -155,9 +172,8 @@ def _run_point(
     for figure in figures:
         print(f"  {_relative(figure)}")
     if len(figures) < len(done.record["figures"]):
-        print("  some of its figures have been replaced by those of a later run; --fresh draws them again")
-    notebook = done.path / f"{Path(done.record['notebook']).stem}.ipynb"
-    print(f"to look at it: jupyter lab {_relative(notebook)}")
+        print("  some of its figures have been replaced by those of a later run; --again draws them again")
+    print(f"to look at it: jupyter lab {_relative(done.notebook)}")
 
 
 @app.command()
@@ -212,6 +228,9 @@ def verify(
     all_: Annotated[
         bool, typer.Option("--all", help="Compute all trials again; takes as long as the runs did.")
     ] = False,
+    attest: Annotated[
+        bool, typer.Option("--attest", help="Write beside each verified run that this code reproduced it.")
+    ] = False,
 ) -> None:
     """Check stored runs: checksums, cells, outputs, figures, and a sample of trials computed again.
 
@@ -223,16 +242,19 @@ def verify(
     else could not be checked on this machine is named.
     """
     from compendium.runs import run as runs
-    from compendium.runs.verification import Report
-    from compendium.runs.verification import verify as verify_run
+    from compendium.runs import verification
 
+    if attest and not (sample or all_):
+        raise UsageError("--attest says that trials were reproduced; --sample 0 computes none")
     chosen = [runs.load_run(runs.locate(path)) for path in runs_] if runs_ else runs.find_runs()
     failures = [f"{name}: its record cannot be read" for name in ([] if runs_ else runs.unreadable_runs())]
     for run in chosen:
-        report = Report(say=lambda line: print(f"  {line}", flush=True))
-        found = verify_run(run, None if all_ else sample, report)
-        for gap in report.gaps:
-            print(f"  not checked: {gap}")
+        report = verification.Report(say=lambda line: print(f"  {line}", flush=True))
+        found = verification.verify(run, None if all_ else sample, report)
+        for line in [*report.notes, *(f"not checked: {gap}" for gap in report.gaps)]:
+            print(f"  {line}")
+        if attest and not found:
+            print(f"  attested: {verification.attest(run, report)}")
         verdict = "verified, but for what was not checked" if report.gaps else "verified"
         print(f"{run.name}: {verdict if not found else 'NOT as recorded'}", flush=True)
         failures += [f"{run.name}: {problem}" for problem in found]

@@ -16,7 +16,15 @@ from mlogb_core.policies import (
     robust_eofd,
     thompson,
 )
-from mlogb_core.radius import ConstantRadius, RepairedRadius, RidgeRadius, TheoremRadius, radius_from
+from mlogb_core.radius import (
+    ConstantRadius,
+    RepairedRadius,
+    RidgeRadius,
+    TheoremRadius,
+    radius_from,
+    scaled_parameters,
+    theorem_parameters,
+)
 
 __all__ = [
     "ConstantRadius",
@@ -31,5 +39,7 @@ __all__ = [
     "oful",
     "radius_from",
     "robust_eofd",
+    "scaled_parameters",
+    "theorem_parameters",
     "thompson",
 ]

@@ -3,4 +3,40 @@
 Imports: system, theory.
 
 A change here can change numbers, and stored trials are then computed again.
+
+A notebook of an experiment imports the names below from this package, never from one of its modules:
+recorded runs hold the text of their notebooks and are executed again years later, so these names stay
+where they are when modules are split or renamed.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+#: The module of each name. It is imported when the name is first asked for: the command line uses light
+#: modules of this package, and should not wait for pandas.
+_MODULES = {
+    "COMPARISON": "policies",
+    "Classes": "problems",
+    "DataError": "data",
+    "Digits": "problems",
+    "FORMS": "policies",
+    "Rated": "problems",
+    "Setting": "setting",
+    "Study": "study",
+    "Synthetic": "problems",
+    "distances": "coverage",
+    "held_bytes": "memory",
+    "measured": "study",
+    "publish": "study",
+    "track_sketch": "spectra",
+}
+
+__all__ = sorted(_MODULES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

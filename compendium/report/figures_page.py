@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compendium.claims.registry import slug
+from compendium.runs import attestation
 from compendium.runs.run import Run, find_runs
 from compendium.system import paths
 from compendium.system.paths import FailureError
@@ -26,7 +27,7 @@ _HEAD = """\
 Made by `mlogb results` from the sidecars in `figures/` and the records of the runs; no figure here is
 typed in. A figure is drawn when a notebook is executed as a recorded run, and its sidecar (the file
 `figures/NAME.json`) names the run, the results and the checksums. `mlogb verify` recomputes trials of the
-runs and checks every checksum; `mlogb run EXPERIMENT --profile paper` makes a run again.
+runs and checks every checksum; `mlogb run EXPERIMENT --profile paper --again` makes a run again.
 
 | figure | run | commit | date |
 |---|---|---|---|
@@ -45,7 +46,7 @@ class Source(NamedTuple):
     notebook : str
         Path of the text that draws the figures.
     record : dict
-        As `compendium.system.provenance` writes it.
+        As `compendium.system.provenance` writes it; ``reproduced`` has a line for each attestation.
     """
 
     title: str
@@ -88,8 +89,8 @@ def _title(run: Run) -> str:
 
 
 def _of_run(run: Run) -> Source:
-    (notebook,) = run.path.glob("*.ipynb")
-    return Source(_title(run), run.name, f"{run.name}/{notebook.name}", run.record["notebook"], run.record)
+    record = run.record | {"reproduced": [attestation.describe(one) for one in attestation.read(run.path)]}
+    return Source(_title(run), run.name, f"{run.name}/{run.notebook.name}", record["notebook"], record)
 
 
 def _bench(root: Path) -> Iterator[Source]:
@@ -136,6 +137,7 @@ def _facts(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     clean = "clean work tree" if record["git_clean"] else "changed work tree"
     commit = f"commit `{record['git_commit']}`, {clean}" if record["git_commit"] else "commit not known"
     yield "code", f"{commit}; digest `{record['code_digest']}`"
+    yield "reproduced", "; ".join(record.get("reproduced", []))
     yield "lock file", f"SHA-256 `{record['lock_sha256']}`" if record.get("lock_sha256") else ""
     versions = {name: machine[name] for name in ("python", "numpy", "scipy", "numba") if name in machine}
     yield "versions", ", ".join(f"{name} {version}" for name, version in versions.items())

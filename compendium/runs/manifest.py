@@ -15,10 +15,11 @@ import itertools
 import json
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
 from pydantic import (
@@ -39,6 +40,12 @@ Parameters = dict[str, Any]
 _T = TypeVar("_T")
 
 _MERGE = "tag:yaml.org,2002:merge"
+#: A code cell of a MyST text: a fence, and its metadata as a block of YAML or as lines with a colon.
+_CODE_CELL = re.compile(
+    r"^(?P<fence>`{3,})\{code-cell\}.*\n(?:---\n(?P<yaml>(?:.*\n)*?)---\n|(?P<options>(?::.*\n)+))?"
+    r"(?P<source>(?:.*\n)*?)(?P=fence)[ ]*$",
+    re.MULTILINE,
+)
 _LOCAL_PATH = re.compile(r'"(/|~|[A-Za-z]:\\)')
 
 
@@ -57,6 +64,7 @@ def _distinct(values: list[Any]) -> list[Any]:
 
 Name = Annotated[str, AfterValidator(_folder_name)]
 Limits = dict[str, dict[str, Any]]
+DataName = Literal["MNIST", "Fashion-MNIST", "MovieLens-100k", "InstEval"]
 
 
 class Experiment(BaseModel):
@@ -68,6 +76,7 @@ class Experiment(BaseModel):
 
     title: str
     notebook: str
+    data: list[DataName] = []
     parameters: Parameters = {}
     grid: dict[str, Annotated[list[Any], Field(min_length=1), AfterValidator(_distinct)]] = {}
     limits: Limits = {}
@@ -79,6 +88,11 @@ class Experiment(BaseModel):
             if both := sorted(set(names) & set(self.grid)):
                 raise ValueError(f"{', '.join(both)} cannot be both in the grid and in {place}")
         return self
+
+    @property
+    def name(self) -> str:
+        """Name in the manifest."""
+        return self._name
 
     @property
     def source(self) -> Path:
@@ -150,20 +164,18 @@ def notebook_parameters(source: Path) -> Parameters:
     Parameters
     ----------
     source : Path
-        The notebook's MyST text. Exactly one code cell is tagged ``parameters``; it only assigns
-        literals to names.
+        The notebook: its MyST text, or the executed ``.ipynb``. Exactly one code cell is tagged
+        ``parameters``; it only assigns literals to names.
 
     Notes
     -----
     papermill infers the same from regular expressions, which lose multi-line values and lines
-    with two equal signs, and know no values. The cell is Python, so it is parsed as Python.
+    with two equal signs, and know no values. The cell is Python, so it is parsed as Python. The cells are
+    found without jupytext and nbformat, which take seconds to import: a stored run is to be found in one.
     """
-    import jupytext
-
     if not source.is_file():
         raise UsageError(f"the notebook {source} does not exist")
-    notebook = jupytext.read(source, fmt="md:myst")
-    tagged = [cell.source for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
+    tagged = [text for tags, text in _code_cells(source) if "parameters" in tags]
     if len(tagged) != 1:
         raise UsageError(f"{source.name} needs exactly one cell tagged 'parameters', it has {len(tagged)}")
     try:
@@ -184,6 +196,19 @@ def notebook_parameters(source: Path) -> Parameters:
         except ValueError:
             raise _not_literal(source, statement) from None
     return defaults
+
+
+def _code_cells(source: Path) -> Iterator[tuple[list[str], str]]:
+    """Tags and source of the code cells of a notebook, of its MyST text or of its ``.ipynb``."""
+    text = source.read_text(encoding="utf-8")
+    if source.suffix == ".ipynb":
+        for cell in json.loads(text)["cells"]:
+            if cell["cell_type"] == "code":
+                yield cell["metadata"].get("tags", []), "".join(cell["source"])
+        return
+    for cell in _CODE_CELL.finditer(text):
+        header = cell["yaml"] or re.sub("^:", "", cell["options"] or "", flags=re.MULTILINE)
+        yield (yaml.safe_load(header) or {}).get("tags", []), cell["source"]
 
 
 def parse_override(text: str) -> tuple[str, Any]:
@@ -320,7 +345,9 @@ def _said(error: Any) -> str:
 
 def _validator(experiment: Experiment, name: str) -> Any:
     """The limits of a parameter: JSON Schema with one more keyword, `increasing`, for lists of numbers."""
-    import jsonschema  # takes over a second, so only when there is something to check
+    # With this package jsonschema builds a grammar on import, for seconds, which no limit needs.
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+    import jsonschema
 
     def increasing(_: Any, wanted: bool, value: Any, __: Any) -> Iterator[Any]:
         if wanted and isinstance(value, list) and any(a >= b for a, b in itertools.pairwise(value)):

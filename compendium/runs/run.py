@@ -1,8 +1,8 @@
 """Runs: an experiment's notebook executed with the parameters of a profile, and kept.
 
-A run is named by what decides its results, so asking twice gives the stored run. It is executed in
-a folder beside its final place and renamed into it when nothing is left to go wrong: a folder
-without ``.partial-`` in its name is a complete run, whatever was stopped or killed before.
+A run is named by what was asked for (see `compendium.runs.request`), so asking twice gives the stored
+run. It is executed in a folder beside its final place and renamed into it when nothing is left to go
+wrong: a folder without ``.partial-`` in its name is a complete run, whatever was stopped or killed before.
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from compendium.experiments import journal, progress
-from compendium.experiments.data import load_mnist
-from compendium.experiments.execution import Orders
-from compendium.runs.manifest import CUSTOM, Experiment, load_manifest, resolve
-from compendium.runs.notebooks import check_executed, dumps, normalise
+from compendium.runs.manifest import Experiment, load_manifest
+from compendium.runs.request import Request, used_data
 from compendium.system import paths, provenance
 from compendium.system.kernels import KERNEL, kernel_environment
 from compendium.system.paths import FailureError, UsageError
@@ -34,7 +32,9 @@ from compendium.system.paths import FailureError, UsageError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Run", "check_executed", "execute", "figures_of", "find_runs", "load_run", "problems"]
+    from compendium.experiments.execution import Orders
+
+__all__ = ["Run", "execute", "figures_of", "find_runs", "load_run", "problems", "stored"]
 
 PARTIAL, _ASIDE = ".partial-", "-old"
 REQUIRED = ("results.parquet", "study.json")
@@ -71,6 +71,16 @@ class Run:
         return self.path.relative_to(paths.project_root()).as_posix()
 
     @property
+    def notebook(self) -> Path:
+        """Its executed notebook."""
+        return self.path / f"{Path(self.record['notebook']).stem}.ipynb"
+
+    @property
+    def is_published(self) -> bool:
+        """Whether its figures are those of the project: it has the paper's parameters."""
+        return self.record["profile"] == "paper" and not self.record["overrides"]
+
+    @property
     def results(self) -> pd.DataFrame:
         """The result table; the same bytes for any number of workers."""
         return _read_table(self.path / "results.parquet")
@@ -86,7 +96,7 @@ def execute(
     profile: str = "standard",
     overrides: Mapping[str, Any] | None = None,
     jobs: int = 1,
-    fresh: bool = False,
+    again: bool = False,
     orders: Orders | None = None,
     point: Mapping[str, Any] | None = None,
 ) -> Run:
@@ -100,7 +110,7 @@ def execute(
         Parameters that win over those of the profile.
     jobs : int
         Number of worker processes; it does not change the results.
-    fresh : bool
+    again : bool
         Execute a run that is there already once more and put the new one in its place.
     orders : Orders, optional
         How trials are obtained: a shard, a cluster, the plan only. By default by `jobs` workers here.
@@ -122,30 +132,24 @@ def execute(
     progress.Stopped
         When the orders ask to stop before the results.
     """
-    orders = orders or Orders(jobs=jobs)
     chosen = load_manifest().experiment(experiment)
-    overrides = dict(overrides or {})
-    point = dict(point or {})
-    parameters = resolve(chosen, profile, {**point, **overrides})
-    digest = provenance.code_digest()
-    kind = CUSTOM if overrides else profile
-    source = chosen.source.read_text(encoding="utf-8")
-    try:
-        data = data_digest()
-    except ValueError as error:  # a DataError: missing, damaged, or not what the name says
-        raise UsageError(str(error)) from None
-    identity = json.dumps([experiment, parameters, source, digest, data], sort_keys=True)
-    final = paths.runs_folder() / experiment / f"{kind}-{provenance.sha256(identity)[:8]}"
-    local = profile != "paper" or bool(overrides)
+    overrides, point = dict(overrides or {}), dict(point or {})
+    request, parameters = Request.make(chosen, profile, point, overrides)
+    final = paths.runs_folder() / experiment / request.name
 
     def publish(run: Run) -> Run:
-        provenance.publish_figures(final / "figures", paths.figures_folder(local), run.name, run.record)
+        figures = paths.figures_folder(local=not run.is_published)
+        provenance.publish_figures(run.path / "figures", figures, run.name, run.record)
         return run
 
     with paths.locked(paths.runs_folder()):
         sweep(final.parent)
-        if not fresh and final.is_dir() and not problems(final):
-            return publish(replace(load_run(final), reused=True))
+        found = stored(request)
+        if found and not again:
+            return publish(replace(found, reused=True))
+    from compendium.experiments.execution import Orders  # not before: it takes seconds to import
+
+    orders = orders or Orders(jobs=jobs)
     partial = final.with_name(f"{PARTIAL}{final.name}-{journal.owner()}")
     record = {
         "experiment": experiment,
@@ -153,18 +157,33 @@ def execute(
         "point": point,
         "overrides": {name: parameters[name] for name in overrides},
         "parameters": parameters,
-        "run": final.name,
+        "data": request.data,
         "notebook": f"{chosen.notebook}.md",
-        "notebook_sha256": provenance.sha256(source),
-        "code_digest": digest,
+        "notebook_sha256": provenance.sha256(chosen.source.read_text(encoding="utf-8")),
+        "code_digest": provenance.code_digest(),
     }
-    kept = journal.kept(experiment, kind, final.name, parameters, orders.plan_only)
+    kept = journal.kept(experiment, request.kind, final.name, parameters, orders.plan_only)
     with _removed_when_stopped(partial), kept as note:
         record = _attempt(chosen, partial, record, orders, note)
         # One lock for both: another batch of this run may end now, and pictures have one record.
         with paths.locked(paths.runs_folder()):
             _put_in_place(partial, final)
+            if found and found.path != final:  # it answered the same request, with data that are not here
+                shutil.rmtree(found.path, ignore_errors=True)
             return publish(Run(final, record))
+
+
+def stored(request: Request) -> Run | None:
+    """Return the complete run that answers a request, if there is one.
+
+    Of several, which have other data, it is the one of the request's own name.
+    """
+    answers = [
+        run
+        for run in find_runs(request.experiment, request.kind)
+        if not problems(run.path) and request.is_answered_by(Request.of(run.path, run.record))
+    ]
+    return min(answers, key=lambda run: run.path.name != request.name, default=None)
 
 
 def load_run(path: Path) -> Run:
@@ -245,20 +264,18 @@ def problems(path: Path) -> list[str]:
         return ["record.json is missing or cannot be read"]
     missing = [name for name in {**dict.fromkeys(REQUIRED), **files} if not (path / name).is_file()]
     changed = [
-        name for name in files if name not in missing and provenance.sha256(path / name) != files[name]
+        f"{n} was changed" for n in files if n not in missing and provenance.sha256(path / n) != files[n]
     ]
-    sums = provenance.read_checksums(path)
-    if sums.get("record.json") != provenance.sha256(path / "record.json"):
-        changed.append("record.json")
-    if not provenance.checksums_are(path, {**files, "record.json": sums.get("record.json", "")}):
-        changed.append(provenance.CHECKSUMS)
+    listed = path / provenance.CHECKSUMS
+    if not listed.is_file() or listed.read_bytes() != provenance.checksums(path, files).encode():
+        changed.append(f"record.json or {provenance.CHECKSUMS} was changed: they do not agree")
     found = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
-    strangers = found - {*files, "record.json", provenance.CHECKSUMS}
-    strangers = {name for name in strangers if not name.startswith("figures/") and "checkpoints" not in name}
+    foreign = found - {*files, "record.json", provenance.CHECKSUMS, provenance.ATTESTATIONS}
+    foreign = {name for name in foreign if not name.startswith("figures/") and "checkpoints" not in name}
     return [
         *(f"{name} is missing" for name in missing),
-        *(f"{name} was changed" for name in changed),
-        *(f"{name} is not of the run" for name in sorted(strangers)),
+        *changed,
+        *(f"{name} is not of the run" for name in sorted(foreign)),
     ]
 
 
@@ -283,6 +300,8 @@ def _attempt(
     """Execute the notebook in the partial folder and write everything that makes a run complete."""
     import jupytext
     import nbformat
+
+    from compendium.runs.notebooks import check_executed, dumps, normalise
 
     partial.mkdir(parents=True)
     output = partial / f"{experiment.source.stem}.ipynb"
@@ -310,6 +329,7 @@ def _attempt(
     else:
         failures = [failure or "nothing was executed"]
     failures = failures or [f"the notebook wrote no {n}" for n in HANDED if not (partial / n).is_file()]
+    failures = failures or _data_failures(experiment, partial)
     if failures:
         raise FailureError("\n".join([*failures, f"as far as it got: {os.path.relpath(output)}"]))
     if orders.plan_only:
@@ -325,6 +345,15 @@ def _attempt(
         "duration_seconds": round(perf_counter() - clock, 1),
     }
     return provenance.write_record(partial, record)
+
+
+def _data_failures(experiment: Experiment, partial: Path) -> list[str]:
+    """Name the data that the notebook used without the manifest saying so: they belong to the request."""
+    used = used_data(json.loads((partial / "study.json").read_text(encoding="utf-8")))
+    return [
+        f"the notebook used {name}, which experiments.{experiment.name}.data in experiments.yml must name"
+        for name in sorted(set(used) - set(experiment.data))
+    ]
 
 
 def _execute(
@@ -442,11 +471,3 @@ def _read_table(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     return pd.read_parquet(path)
-
-
-def data_digest() -> str:
-    """Return the checksum of the digits that this machine has.
-
-    It is part of a run's identity, so that a run on 5,000 digits is not taken for one on 70,000.
-    """
-    return load_mnist().checksum

@@ -23,14 +23,12 @@ from typing import Any
 from compendium.system.kernels import THREADS
 from compendium.system.paths import FailureError, home, project_root, runs_folder, write_atomically
 
-#: Modules of ``compendium`` that decide what a run computes; the others only run and record it.
-RESULT_MODULES = (
-    *(f"experiments/{name}.py" for name in ("data", "policies", "ratings", "setting", "study", "trials")),
-    "experiments/problems",
-    *(f"report/{name}.py" for name in ("figures", "tables")),
-)
+#: Folders of ``compendium`` that decide what a run computes and shows; the others run, record and check it.
+RESULT_FOLDERS = ("experiments", "theory", "report")
 
 CHECKSUMS = "SHA256SUMS"
+#: Beside the record: which code has reproduced the run. It grows, so no checksum covers it.
+ATTESTATIONS = "attestations.json"
 #: In which the kernel of a run says what it computed on; the record takes it in.
 ENVIRONMENT = "environment.json"
 #: Variables that make git speak of another repository than the one of the folder that it is asked about.
@@ -48,22 +46,24 @@ def sha256(content: str | bytes | Path) -> str:
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
-def code_digest(modules: Sequence[str] = RESULT_MODULES) -> str:
+def code_digest(parts: Sequence[str] = RESULT_FOLDERS) -> str:
     """Return one digest of the sources that decide results.
 
-    They are every module of the ``mlogb_core`` that is imported, and the given modules and folders
-    of ``compendium``.
-    Names count as well as contents: a renamed module changes the digest.
+    They are every module of the ``mlogb_core`` that is imported, and the given modules and folders of
+    ``compendium``. Names count as well as contents: a renamed module changes the digest.
     """
     here = Path(__file__).resolve().parents[1]
-    places = [here / name for name in modules]
-    files = [path for place in places for path in ([place] if place.is_file() else place.rglob("*.py"))]
-    sources = {f"compendium/{path.relative_to(here).as_posix()}": path for path in files}
     spec = importlib.util.find_spec("mlogb_core")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        for path in Path(folder).rglob("*.py"):
-            sources[f"mlogb_core/{path.relative_to(folder).as_posix()}"] = path
-    digests = [(name, sha256(_with_plain_line_ends(path))) for name, path in sorted(sources.items())]
+    library = list(spec.submodule_search_locations or []) if spec else []
+    chosen = [(here, here / part) for part in parts] + [(Path(place), Path(place)) for place in library]
+    sources = {
+        f"{root.name}/{path.relative_to(root).as_posix()}": path
+        for root, part in chosen
+        for path in ([part] if part.is_file() else part.rglob("*.py"))
+    }
+    digests = [
+        (name, sha256(path.read_bytes().replace(b"\r\n", b"\n"))) for name, path in sorted(sources.items())
+    ]
     return sha256("".join(f"{digest}  {name}\n" for name, digest in digests))
 
 
@@ -221,26 +221,14 @@ def write_record(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
     if relative_paths(text) != text:
         raise FailureError("study.json names a path of this machine, which a record must not")
     write_atomically(folder / "record.json", text)
-    kept = {**record["files"], "record.json": sha256(folder / "record.json")}
-    write_atomically(folder / CHECKSUMS, _checksums(kept))
+    write_atomically(folder / CHECKSUMS, checksums(folder, record["files"]))
     return record
 
 
-def read_checksums(folder: Path) -> dict[str, str]:
-    """The checksums of a run's files by name, as ``sha256sum -c`` reads them; empty if there are none."""
-    try:
-        lines = (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return {}
-    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
-
-
-def checksums_are(folder: Path, expected: dict[str, str]) -> bool:
-    """Whether the list of checksums is this one to the byte: what reads it is lenient about line ends."""
-    try:
-        return (folder / CHECKSUMS).read_bytes() == _checksums(expected).encode()
-    except OSError:
-        return False
+def checksums(folder: Path, files: dict[str, str]) -> str:
+    """Return the list of checksums of a run, of its files and its record, as ``sha256sum -c`` reads it."""
+    kept = {**files, "record.json": sha256(folder / "record.json")}
+    return "".join(f"{kept[name]}  {name}\n" for name in sorted(kept))
 
 
 def sidecar(name: str, run: str, record: dict[str, Any], alt: str = "") -> str:
@@ -316,10 +304,6 @@ def publish_figures(source: Path, target: Path, run: str, record: dict[str, Any]
     return moved
 
 
-def _checksums(kept: dict[str, str]) -> str:
-    return "".join(f"{kept[name]}  {name}\n" for name in sorted(kept))
-
-
 def _places() -> dict[str, str]:
     """Return the folders that differ between machines, the longest first, with what stands for them."""
     places = {
@@ -332,10 +316,6 @@ def _places() -> dict[str, str]:
     return {
         place: places[place] for place in sorted(places, key=len, reverse=True) if place not in ("/", "/usr")
     }
-
-
-def _with_plain_line_ends(path: Path) -> bytes:
-    return path.read_bytes().replace(b"\r\n", b"\n")
 
 
 def _version(package: str) -> str | None:

@@ -4,3 +4,7 @@ Imports: nothing of compendium.
 
 Notebooks and tests call them; no policy does.
 """
+
+from compendium.theory.sketch import sketch_factor
+
+__all__ = ["sketch_factor"]

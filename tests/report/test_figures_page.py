@@ -11,8 +11,8 @@ import pytest
 
 from compendium.claims.registry import headings
 from compendium.report import figures_page
+from compendium.runs import attestation, replay
 from compendium.runs import run as runs
-from compendium.runs import verification
 from compendium.system.paths import FailureError
 from compendium.system.provenance import publish_figures
 from compendium.system.provenance import sidecar as sidecar_text
@@ -48,6 +48,8 @@ def test_every_committed_run_has_a_section_with_its_record(page):
         assert f"numpy {run.record['environment']['numpy']}" in section
         for name, value in run.record["parameters"].items():
             assert f"`{name} = {value}`" in section
+        for entry in attestation.read(run.path):
+            assert attestation.describe(entry) in section
 
 
 def test_links_lead_to_files_and_sections(page):
@@ -82,7 +84,7 @@ def test_what_a_figure_shows_is_kept_when_it_is_drawn_again(tmp_path):
 
 @pytest.mark.parametrize("run", runs.find_runs(profile="paper"), ids=lambda run: run.path.name)
 def test_a_sidecar_with_words_is_as_the_run_left_it(run):
-    assert list(verification._figure_problems(run)) == []
+    assert list(replay.figure_problems(run)) == []
 
 
 def test_every_figure_that_is_described_is_drawn_somewhere():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from compendium import cli
 from compendium.experiments import journal
 from compendium.runs import run as runs
 from compendium.runs import verification
-from compendium.system import paths, provenance
+from compendium.system import paths
 from compendium.system.paths import FailureError
 
 
@@ -26,7 +27,6 @@ from compendium.system.paths import FailureError
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(provenance, "code_digest", lambda: "c" * 64)
     return tmp_path
 
 
@@ -73,6 +73,16 @@ def mlogb(capfd):
             ["tiny", "--profile", "smoke", "--cluster", "foo"],
             "--cluster must be an address such as tcp://10.0.0.5:8786, got 'foo'\n",
         ),
+        ([], "give the name of an experiment (`mlogb list` has them), or --all for all of them\n"),
+        (
+            ["tiny", "--all"],
+            "give the name of an experiment (`mlogb list` has them), or --all for all of them\n",
+        ),
+        (
+            ["--all", "--profile", "smoke", "-p", "n_rounds=2"],
+            "-p changes the parameters of one experiment; with --all give none\n",
+        ),
+        (["--all"], "unknown profile 'standard'; there are: smoke, paper\n"),
     ],
 )
 def test_wrong_requests_exit_with_2(mlogb, root, arguments, message):
@@ -99,13 +109,39 @@ def test_run_then_reuse_then_list(mlogb, root):
     assert lines[4] == f"to look at it: jupyter lab {name}/tiny.ipynb"
     code, out, err = mlogb(*arguments)
     assert (code, err) == (0, "")
-    assert out.splitlines()[0] == f"{name} is there already and complete; --fresh executes it again"
+    found, made = out.splitlines()[:2]
+    assert found == f"{name} is there already and complete; --again computes it again"
+    assert re.fullmatch(r"  made by (commit \w{9}|code without a commit) on 20\d\d-\d\d-\d\d", made)
+    text = root / "notebooks" / "tiny.md"
+    text.write_text(text.read_text() + "\nMore.\n")
+    changed = "  notebooks/tiny.md has changed since; --again executes it as it is now"
+    assert changed in mlogb(*arguments)[1].splitlines()
     (root / "figures/local/regret.png").write_bytes(b"of another run")
     assert "some of its figures have been replaced" in mlogb(*arguments)[1]
     code, out, _ = mlogb("runs")
     assert code == 0
     assert out.startswith(name)
     assert out.rstrip().endswith("label='x', n_rounds=2")
+
+
+def test_all_experiments_run_and_one_that_fails_stops_no_other(mlogb, root, monkeypatch):
+    make_project(root, STUDY)
+    more = MANIFEST[MANIFEST.index("  tiny:") :].replace("tiny:", "second:").replace("{step_size: 2}", "{}")
+    (root / "experiments.yml").write_text(
+        MANIFEST + more.replace("    profiles:", "    grid: {label: [a, b]}\n    profiles:")
+    )
+    asked = []
+
+    def execute(name, profile, overrides, jobs, again, orders, point):
+        asked.append((name, profile, overrides, jobs, again, orders, point))
+        raise FailureError("failed")
+
+    monkeypatch.setattr(runs, "execute", execute)
+    code, out, err = mlogb("run", "--all", "--profile", "smoke", "--jobs", "3", "--again")
+    assert (code, out) == (1, "")
+    assert err == "tiny: failed\nsecond, label='a': failed\nsecond, label='b': failed\n"
+    points = [("tiny", {}), ("second", {"label": "a"}), ("second", {"label": "b"})]
+    assert asked == [(name, "smoke", {}, 3, True, None, point) for name, point in points]
 
 
 def test_failing_cell_exits_with_1(mlogb, root):
@@ -254,6 +290,10 @@ def test_clean(mlogb, root):
 def test_verify(mlogb, root, monkeypatch, tmp_path_factory):
     make_project(root)
     record = {key: kind() for key, kind in runs.RECORD_ENTRIES.items()}
+    attested = []
+    monkeypatch.setattr(
+        verification, "attest", lambda run, report: attested.append(run.name) or "by this code"
+    )
     for name in ("smoke-00000001", "smoke-00000002"):
         path = root / "papermill_runs" / "tiny" / name / "record.json"
         path.parent.mkdir(parents=True)
@@ -264,6 +304,7 @@ def test_verify(mlogb, root, monkeypatch, tmp_path_factory):
     def verify(run, sample, report):
         report.say(f"sample {sample}")
         report.gaps += ["needs a package"] * (sample is None)
+        report.notes += ["its text has changed"] * (sample is None)
         return ["x"] * sample if "2" in run.name else []
 
     monkeypatch.setattr(verification, "verify", verify)
@@ -280,9 +321,14 @@ def test_verify(mlogb, root, monkeypatch, tmp_path_factory):
     assert mlogb("verify", "papermill_runs/tiny/smoke-00000001")[0] == 0
     code, out, _ = mlogb("verify", "--all", "papermill_runs/tiny/smoke-00000001")
     assert (code, out.splitlines()) == (0, [
-        "  sample None", "  not checked: needs a package",
+        "  sample None", "  its text has changed", "  not checked: needs a package",
         "papermill_runs/tiny/smoke-00000001: verified, but for what was not checked",
     ])  # fmt: skip
+    assert attested == []
+    code, out, _ = mlogb("verify", "--attest")
+    assert (code, attested) == (1, ["papermill_runs/tiny/smoke-00000001"])
+    assert "  attested: by this code" in out.splitlines()
+    assert mlogb("verify", "--attest", "--sample", "0")[0] == 2
     assert mlogb("verify", "papermill_runs/tiny/nothing")[0] == 2
     outside = tmp_path_factory.mktemp("outside")
     (outside / "record.json").write_text(json.dumps(record))
@@ -367,19 +413,21 @@ def test_an_interrupt_is_said_in_one_line(mlogb, monkeypatch):
     assert mlogb("list")[0] == 130
 
 
-def test_a_slip_in_a_name_imports_nothing_that_computes():
-    """It costs the time of reading the manifest."""
+@pytest.mark.parametrize("arguments", [["minst"], ["synthetic", "--profile", "paper"]])
+def test_a_slip_in_a_name_and_a_stored_run_import_nothing_that_computes(arguments):
+    """They cost the time of reading the manifest and the records: well under a second."""
     script = (
-        "import sys\nfrom compendium import cli\n"
-        "try: cli.main(['run', 'minst'])\nexcept SystemExit as left: print(left.code)\n"
-        "print(sorted({'numpy', 'pandas', 'joblib', 'jsonschema', 'jupytext', 'scipy'} & set(sys.modules)))"
+        f"import sys\nfrom compendium import cli\n"
+        f"try: cli.main({['run', *arguments]!r})\nexcept SystemExit as left: print(left.code)\n"
+        "print(sorted({'pandas', 'joblib', 'jupytext', 'nbformat', 'scipy'} & set(sys.modules)))"
     )
     environment = {name: value for name, value in os.environ.items() if name != "MLOGB_ROOT"}
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=Path(__file__).parents[1], env=environment, capture_output=True,
         text=True, check=True,
     )  # fmt: skip
-    assert done.stdout.splitlines() == ["2", "[]"]
+    assert done.stdout.splitlines()[-2:] == ["2" if arguments == ["minst"] else "0", "[]"]
+    assert done.stdout.count("is there already and complete") == (0 if arguments == ["minst"] else 2)
 
 
 def test_a_value_out_of_its_limits_starts_nothing(mlogb, root):

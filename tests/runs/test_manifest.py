@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jupytext
 import pytest
-from batch_project import HEADER, MANIFEST, make_project
+from batch_project import HEADER, MANIFEST, ROOT, make_project
 
+from compendium.runs import manifest
 from compendium.runs.manifest import (
     check_parameters,
     expand,
@@ -83,6 +85,18 @@ def test_numbers_for_a_float():
         assert (result, type(result)) == (value, float)
 
 
+def test_every_code_cell_is_found_as_jupytext_finds_it(monkeypatch):
+    """With its tags, in texts and in notebooks: whatever form their metadata have."""
+    monkeypatch.setenv("MLOGB_ROOT", str(ROOT))
+    folder = paths.notebooks_folder()
+    for source in [*folder.rglob("*.md"), *folder.rglob("*.ipynb")]:
+        cells = jupytext.read(source, fmt="md:myst" if source.suffix == ".md" else "ipynb").cells
+        expected = [
+            (cell.metadata.get("tags", []), cell.source) for cell in cells if cell.cell_type == "code"
+        ]
+        assert [(tags, code.strip("\n")) for tags, code in manifest._code_cells(source)] == expected, source
+
+
 @pytest.mark.parametrize("text", ["n_rounds", "=3", "a b=3", "x=[1"])
 def test_malformed_override(text):
     with pytest.raises(UsageError, match="-p "):
@@ -100,6 +114,11 @@ def test_unknown_names_list_the_valid_ones():
     ("old", "new", "message"),
     [
         ("title:", "titel:", r"experiments.tiny.titel: Extra inputs"),
+        (
+            "    parameters:",
+            "    data: [mnist]\n    parameters:",
+            r"experiments.tiny.data.0: Input should be 'MNIST'",
+        ),
         ("    title: A tiny experiment\n", "", r"experiments.tiny.title: Field required"),
         ("smoke:", "custom:", r"experiments.tiny.profiles.custom"),
         ("tiny:", "../tiny:", r"experiments.../tiny"),
@@ -174,7 +193,7 @@ def test_root_is_found_upwards_and_named_by_the_environment(tmp_path, monkeypatc
 
 
 def test_the_manifest_of_this_project_is_valid(monkeypatch):
-    monkeypatch.setenv("MLOGB_ROOT", str(Path(paths.__file__).parents[2]))
+    monkeypatch.setenv("MLOGB_ROOT", str(ROOT))
     assert {"smoke", "standard", "paper"} <= set(load_manifest().experiment("mnist").profiles)
 
 
@@ -209,7 +228,7 @@ def test_yaml_that_refers_to_itself_is_no_repetition(tmp_path):
 
 @pytest.fixture
 def own_manifest(monkeypatch):
-    monkeypatch.setenv("MLOGB_ROOT", str(Path(paths.__file__).parents[2]))
+    monkeypatch.setenv("MLOGB_ROOT", str(ROOT))
     return load_manifest()
 
 

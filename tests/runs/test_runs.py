@@ -12,6 +12,7 @@ import socket
 import subprocess
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,21 +20,18 @@ import nbformat
 import pytest
 from batch_project import ROOT, STUDY, cell, make_project
 
-from compendium.experiments import journal
+from compendium.experiments import journal, trials
+from compendium.runs import request
 from compendium.runs import run as runs
-from compendium.runs.run import check_executed, execute, find_runs, load_run, problems
+from compendium.runs.notebooks import check_executed
+from compendium.runs.request import Request
+from compendium.runs.run import execute, find_runs, load_run, problems
 from compendium.system import paths, provenance
 from compendium.system.paths import FailureError, UsageError
 
 
-@pytest.fixture
-def fixed_code(monkeypatch):
-    """The sources may be edited while the tests run; only their digest decides a run's name."""
-    monkeypatch.setattr(provenance, "code_digest", lambda: "c" * 64)
-
-
 @pytest.fixture(autouse=True)
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fixed_code) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
     return tmp_path
 
@@ -46,7 +44,6 @@ def finished(tmp_path_factory):
         patch.setattr(provenance, "code_root", lambda: root)
         patch.setenv("MLOGB_ROOT", str(root))
         patch.setenv("MPLBACKEND", "Agg")
-        patch.setattr(provenance, "code_digest", lambda: "c" * 64)
         warning = cell("import warnings; warnings.warn('careful')\nprint(run.parent.parent.parent)")
         make_project(root, STUDY, warning)
         (root / "requirements.lock").write_text("numpy\n")
@@ -88,9 +85,8 @@ def test_the_record(in_finished):
         "profile": "smoke",
         "overrides": {},
         "parameters": {"n_rounds": 3, "step_size": 2.0},
-        "run": in_finished.path.name,
+        "data": {},
         "notebook": "notebooks/tiny.md",
-        "code_digest": "c" * 64,
         "git_clean": True,
         "study": {
             "studies": [{"data": [{"name": "Digits", "source": "nowhere", "rows": 5000}], "seed": 1}],
@@ -100,6 +96,7 @@ def test_the_record(in_finished):
     }
     assert {key: record[key] for key in expected} == expected
     assert len(record["git_commit"]) == 40
+    assert len(record["code_digest"]) == 64
     assert record["environment"]["jobs"] == 3
     assert record["environment"]["threads"]["OMP_NUM_THREADS"] == "1"
     assert record["environment"]["blas"][0]["version"]
@@ -150,12 +147,14 @@ def test_a_complete_run_is_reused(in_finished, monkeypatch):
     assert find_runs("other") == find_runs("tiny", "paper") == []
 
 
-def test_what_decides_the_name_of_a_run(in_finished, monkeypatch):
+def names_of_requests(monkeypatch):
+    """A function that gives the name of the run that would be executed, and executes nothing."""
+
     class ExecutedError(Exception):
         pass
 
-    def attempt(experiment, partial, record, orders, noted):
-        raise ExecutedError(record["run"])
+    def attempt(experiment, partial, *_):
+        raise ExecutedError(partial.name.removeprefix(".partial-").rsplit("-", 2)[0])
 
     monkeypatch.setattr(runs, "_attempt", attempt)
 
@@ -164,19 +163,67 @@ def test_what_decides_the_name_of_a_run(in_finished, monkeypatch):
             execute("tiny", profile, overrides)
         return str(caught.value)
 
+    return name
+
+
+def test_what_decides_the_name_of_a_run(in_finished, monkeypatch):
+    """Everything that was asked for, the defaults of the notebook among it, and the data."""
+    name = names_of_requests(monkeypatch)
+    names = [in_finished.path.name, name("paper"), name(label="x"), name(label="y")]
+    assert [n.partition("-")[0] for n in names] == ["smoke", "paper", "custom", "custom"]
+    root = in_finished.path.parents[2]
+    manifest, text = root / "experiments.yml", root / "notebooks" / "tiny.md"
+    kept = manifest.read_text(), text.read_text()
+    try:
+        for old, new in (("quick = False", "quick = True"), ("extra = None", "extra = None\nmore = 1")):
+            text.write_text(kept[1].replace(old, new))
+            names.append(name())
+        text.write_text(kept[1])
+        manifest.write_text(kept[0].replace("    profiles:", "    data: [MNIST]\n    profiles:"))
+        for digits in "ab":  # 5,000 of them or 70,000
+            monkeypatch.setattr(request, "_checksum", lambda _, digits=digits: digits)
+            names.append(name())
+    finally:
+        manifest.write_text(kept[0])
+        text.write_text(kept[1])
+    assert len(set(names)) == len(names) == 8
+
+
+def test_neither_code_nor_text_decides_the_name_of_a_run(in_finished, monkeypatch):
+    monkeypatch.setattr(provenance, "code_digest", lambda *_: "d" * 64)
     text = in_finished.path.parents[2] / "notebooks" / "tiny.md"
     kept = text.read_text()
-    names = [name("paper"), name(label="x"), name(label="y")]
-    assert [n.partition("-")[0] for n in names] == ["paper", "custom", "custom"]
-    text.write_text(kept + "\nMore.\n")
-    names.append(name())
-    text.write_text(kept)
-    with monkeypatch.context() as patch:
-        patch.setattr(provenance, "code_digest", lambda: "d" * 64)
-        names.append(name())
-    monkeypatch.setattr(runs, "data_digest", lambda: "e" * 64)
-    names.append(name())  # 5,000 digits or 70,000
-    assert len({*names, in_finished.path.name}) == 7
+    text.write_text(kept.replace("# A tiny experiment", "# The same experiment") + "\nMore.\n")
+    try:
+        again = execute("tiny", "smoke")
+    finally:
+        text.write_text(kept)
+    assert (again.path, again.reused) == (in_finished.path, True)
+
+
+def test_data_that_are_not_here_do_not_contradict_a_run():
+    """A run is found on a machine with less than its data, and not on one with others."""
+
+    def asked(**data):
+        return Request("e", "paper", {"n": 1}, {"MNIST": "m", "InstEval": None} | data)
+
+    whole = asked(InstEval="i")
+    assert asked().is_answered_by(whole)
+    assert whole.is_answered_by(whole)
+    assert not asked(InstEval="other").is_answered_by(whole)
+    assert not asked(MNIST="other").is_answered_by(whole)
+    assert not whole.is_answered_by(asked())  # made where they were left out
+    for changed in ({"experiment": "f"}, {"kind": "smoke"}, {"parameters": {"n": 2}}):
+        assert not asked().is_answered_by(replace(whole, **changed))
+
+
+@pytest.mark.slow
+def test_data_that_the_manifest_does_not_name_stop_a_run(root):
+    used = 'data = {"name": "MNIST", "source": "nowhere", "rows": 5000, "sha256": "0"}'
+    make_project(root, STUDY.replace('data = {"name": "Digits", "source": "nowhere", "rows": 5000}', used))
+    with pytest.raises(FailureError, match=r"used MNIST, which experiments\.tiny\.data in .* must name"):
+        execute("tiny", "smoke")
+    assert find_runs() == []
 
 
 def assert_locked(monkeypatch, root, module, name):
@@ -192,7 +239,7 @@ def assert_locked(monkeypatch, root, module, name):
 
 
 @pytest.mark.slow
-def test_fresh_replaces_and_paper_figures_go_up(root, monkeypatch):
+def test_again_replaces_and_paper_figures_go_up(root, monkeypatch):
     assert_locked(monkeypatch, root, runs, "_put_in_place")
     assert_locked(monkeypatch, root, provenance, "publish_figures")
     monkeypatch.setattr(provenance, "code_root", lambda: root)
@@ -207,10 +254,15 @@ def test_fresh_replaces_and_paper_figures_go_up(root, monkeypatch):
     assert not second.reused
     assert second.path == first.path
     assert (second.path / "clock.txt").read_text() != clock
-    third = execute("tiny", "paper", fresh=True)
+    # A run of another name that answers the same request, as one with data that are not here, is replaced.
+    (second.path / "attestations.json").write_text("[]")
+    second.path.rename(second.path.with_name("paper-0000aaaa"))
+    assert execute("tiny", "paper").path.name == "paper-0000aaaa"
+    third = execute("tiny", "paper", again=True)
     assert not third.reused
     assert third.record["files"]["clock.txt"] != second.record["files"]["clock.txt"]
-    assert [p.name for p in third.path.parent.iterdir()] == [third.path.name]
+    assert [p.name for p in third.path.parent.iterdir()] == [second.path.name]
+    assert not (third.path / "attestations.json").exists()
     assert problems(third.path) == []
 
 
@@ -230,7 +282,7 @@ def test_fresh_replaces_and_paper_figures_go_up(root, monkeypatch):
         ),
         ([cell("1")], r"wrote no results\.parquet\n.*wrote no study\.json"),
         pytest.param(
-            [STUDY, cell("(run / 'study.json').write_text(json.dumps(str(run)))")],
+            [STUDY, cell("(run / 'study.json').write_text(json.dumps({'findings': str(run)}))")],
             r"study\.json names a path of this machine",
             marks=pytest.mark.slow,
         ),
@@ -326,25 +378,24 @@ def test_code_digest_sees_the_library(monkeypatch, tmp_path):
     assert len({first, second, provenance.code_digest()}) == 3
 
 
-def test_every_module_that_a_study_imports_is_in_the_digest():
-    """A module that decides results and is left out would let an old run pass for a new one."""
-    # They place, show, record and find; who obtains a trial does not decide what it holds.
-    neutral = {f"experiments/{name}.py" for name in ("execution", "journal", "plan", "progress")}
-    neutral |= {"runs/run.py", *(f"system/{name}.py" for name in ("paths", "provenance"))}
+def test_every_module_that_a_trial_imports_is_in_its_address(monkeypatch):
+    """A module that decides results and is left out would let an old trial pass for a new one."""
+    asked = []
+    monkeypatch.setattr(trials, "code_digest", asked.append)
+    trials.library_digest.__wrapped__()
+    (modules,) = asked
+    # What these read is in the address by the checksum of the data.
+    neutral = {"experiments/data.py", "experiments/ratings.py", "system/provenance.py"}
     folder = Path(provenance.__file__).parents[1]
-    parts = [folder / name for name in provenance.RESULT_MODULES]
+    parts = [folder / name for name in modules]
     files = [path for part in parts for path in ([part] if part.is_file() else part.rglob("*.py"))]
     decisive = {path.relative_to(folder).as_posix() for path in files}
     for name in decisive:
         for node in ast.walk(ast.parse((folder / name).read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "compendium":
                 place = folder.joinpath(*node.module.split(".")[1:])
-                inner = (
-                    [place / alias.name for alias in node.names]
-                    if len(node.module.split(".")) == 2
-                    else [place]
-                )
-                for path in inner:
+                is_folder = len(node.module.split(".")) == 2
+                for path in [place / alias.name for alias in node.names] if is_folder else [place]:
                     module = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
                     assert module.relative_to(folder).as_posix() in decisive | neutral, name
 
@@ -365,6 +416,8 @@ def test_a_damaged_record_hides_no_other_run(in_finished, content):
 
 def test_damaged_data_stop_a_run_before_it_starts(root, monkeypatch):
     make_project(root, STUDY)
+    manifest = root / "experiments.yml"
+    manifest.write_text(manifest.read_text().replace("    profiles:", "    data: [MNIST]\n    profiles:"))
     monkeypatch.setenv("MLOGB_MNIST", str(root / "no-such-folder"))
     with pytest.raises(UsageError, match="no-such-folder: expected one of"):
         execute("tiny", "smoke")

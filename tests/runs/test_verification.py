@@ -6,9 +6,10 @@ import base64
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
-import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import matplotlib.image
@@ -16,12 +17,13 @@ import nbformat
 import numpy as np
 import pandas as pd
 import pytest
-from batch_project import ROOT, make_real_project
+from batch_project import make_real_project
 
 from compendium import cli
 from compendium.experiments import trials
+from compendium.report import figures_page
+from compendium.runs import attestation, recomputation, replay, verification
 from compendium.runs import run as runs
-from compendium.runs import verification
 from compendium.runs.verification import verify
 from compendium.system import paths, provenance
 
@@ -56,7 +58,7 @@ def run(made, tmp_path, monkeypatch):
 @pytest.fixture
 def without_kernel(monkeypatch):
     """What is found without executing the notebook or a trial again."""
-    for name in ("_replay_problems", "_trial_problems"):
+    for name in ("replay_problems", "trial_problems"):
         monkeypatch.setattr(verification, name, lambda *_: [])
 
 
@@ -110,7 +112,7 @@ def test_every_digit_of_the_list_of_checksums_counts(run, without_kernel):
         path.write_bytes(spoilt.encode())
         assert verify(run), spoilt
     path.unlink()
-    assert verify(run) == ["record.json was changed", "SHA256SUMS was changed"]
+    assert verify(run) == ["record.json or SHA256SUMS was changed: they do not agree"]
 
 
 def test_the_list_is_one_for_sha256sum(run):
@@ -187,7 +189,7 @@ def test_forged_outputs_are_found_by_executing_again(run):
 @pytest.mark.slow
 def test_forged_tables_are_found_by_the_trials(run, monkeypatch):
     """The notebook reads the tables, so it prints what was forged; the trials know better."""
-    monkeypatch.setattr(verification, "_replay_problems", lambda *_: [])
+    monkeypatch.setattr(verification, "replay_problems", lambda *_: [])
     kept = {
         name: (run.path / name).read_bytes()
         for name in ("results.parquet", "final.parquet", "timings.parquet")
@@ -226,7 +228,9 @@ def test_a_record_that_contradicts_itself(run, without_kernel):
             {"parameters": {"n_rounds": 31, "n_trials": 4}},
             "parameters are not those that the notebook was given",
         ),
-        ({"run": "paper-00000000"}, "it is the record of another run"),
+        ({"parameters": {"n_rounds": 31}}, "what it says was asked for belongs into tiny/paper-"),
+        ({"data": {"MNIST": "0"}}, "what it says was asked for belongs into tiny/paper-"),
+        ({"profile": "smoke"}, "what it says was asked for belongs into tiny/smoke-"),
         ({"study": {"studies": [], "findings": {}}}, "the record has another one"),
     ):
         write_record(run, record | change)
@@ -234,7 +238,7 @@ def test_a_record_that_contradicts_itself(run, without_kernel):
 
 
 def test_a_cell_that_was_not_executed(run, monkeypatch):
-    monkeypatch.setattr(verification, "_trial_problems", lambda *_: [])
+    monkeypatch.setattr(verification, "trial_problems", lambda *_: [])
     notebook = json.loads((run.path / "tiny.ipynb").read_text())
     codes = [one for one in notebook["cells"] if one["cell_type"] == "code"]
     codes[1]["execution_count"] = codes[1]["execution_count"] + 5
@@ -269,7 +273,7 @@ def test_figures_are_drawn_again(run, tmp_path):
         matplotlib.image.imsave(drawn / "tiny_regret.png", image)
         (drawn / "tiny_regret.pdf").write_bytes(pdf)
         report = verification.Report()
-        found = list(verification._picture_problems(run, drawn, report))
+        found = list(replay._picture_problems(run, drawn, report))
         assert len(report.gaps) == (found == [])
         return found
 
@@ -277,7 +281,7 @@ def test_figures_are_drawn_again(run, tmp_path):
     kept = original.read_bytes()
     shutil.copy(original, drawn)
     (drawn / "tiny_regret.pdf").write_bytes(b"another picture in lines")
-    [line] = verification._picture_problems(run, drawn, verification.Report())
+    [line] = replay._picture_problems(run, drawn, verification.Report())
     assert line.endswith(
         "tiny_regret.pdf drawn again differs from the one of the run, and tiny_regret.png does not"
     )
@@ -287,7 +291,7 @@ def test_figures_are_drawn_again(run, tmp_path):
     assert len(found(spoilt)) == 2
     (drawn / "other.png").touch()
     (drawn / "tiny_regret.pdf").unlink()
-    assert list(verification._picture_problems(run, drawn, verification.Report()))[:2] == [
+    assert list(replay._picture_problems(run, drawn, verification.Report()))[:2] == [
         "figures: other.png is drawn only now",
         "figures: tiny_regret.pdf is not drawn again",
     ]
@@ -297,61 +301,82 @@ def test_what_cannot_be_checked_is_not_verified(run, monkeypatch):
     def breaks(*_):
         raise KeyError("settings")
 
-    for name in ("_replay_problems", "_trial_problems"):
+    for name in ("replay_problems", "trial_problems"):
         monkeypatch.setattr(verification, name, breaks)
     assert verify(run) == ["cannot be checked: KeyError: 'settings'"] * 2
 
 
 def test_the_sample_is_spread_and_the_same_every_time(run):
     study = run.record["study"]["studies"][0]
-    specs = verification.Study.model_validate(
-        {name: study[name] for name in verification.Study.model_fields}
+    specs = recomputation.Study.model_validate(
+        {name: study[name] for name in recomputation.Study.model_fields}
     ).specs()
-    first = verification._sampled(specs, 3, "a run")
-    assert first == verification._sampled(specs, 3, "a run")
+    first = recomputation._sampled(specs, 3, "a run")
+    assert first == recomputation._sampled(specs, 3, "a run")
     assert len({spec.key for spec in first}) == 3
-    assert len({tuple(s.key for s in verification._sampled(specs, 3, f"{n}")) for n in range(6)}) > 1
+    assert len({tuple(s.key for s in recomputation._sampled(specs, 3, f"{n}")) for n in range(6)}) > 1
     slow = [
         spec.model_copy(update={"setting": spec.setting.model_copy(update={"policies": ("oful-printed",)})})
         for spec in specs
     ]
-    mixed = verification._sampled([*slow, *specs], 8, "a run")
+    mixed = recomputation._sampled([*slow, *specs], 8, "a run")
     assert {spec.setting.policies for spec in mixed} == {("eofd", "random")}
 
 
 @pytest.mark.slow
-def test_nbval_executes_a_run_in_its_folder(run):
-    """A committed run is compared output by output, without computing a trial."""
-    shutil.rmtree(paths.trials_folder())
-    notebook = run.path / "tiny.ipynb"
-    arguments = [
-        "-q",
-        "--nbval",
-        "--nbval-current-env",
-        "-p",
-        "no:cacheprovider",
-        "-c",
-        os.devnull,
-        str(notebook),
-    ]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments], capture_output=True, text=True, check=False,
-        cwd=paths.project_root(), env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
-    assert " passed" in done.stdout
-    assert not paths.trials_folder().exists()
-    assert runs.problems(run.path) == []
+def test_what_reproduced_a_run_is_written_beside_it(run, monkeypatch):
+    """The run itself stays as it is, and what is written says how much was computed, and by which code."""
+    monkeypatch.setattr(verification, "replay_problems", lambda *_: [])
+    before = {path: path.read_bytes() for path in run.path.iterdir()}
+
+    def attested(sample):
+        report = verification.Report()
+        assert verify(run, sample, report) == []
+        return verification.attest(run, report)
+
+    day = datetime.now(UTC).date().isoformat()
+    assert re.fullmatch(rf"c.+ reproduced 1 of 8 trials (exactly|up to 1e-09) on {day}", attested(1))
+    assert re.fullmatch(rf"c.+ reproduced 8 of 8 trials (exactly|up to 1e-09) on {day}", attested(None))
+    attested(None)  # takes the place of the one before
+    first, second = attestation.read(run.path)
+    assert (len(first["computed"]), second["computed"], second["trials"]) == (1, "all", 8)
+    assert second["tolerances"]["results"] == 0.0
+    assert second["tolerances"]["final"] in (0.0, 1e-9)
+    assert (second["code_digest"], second["not_checked"]) == (provenance.code_digest(), [])
+    assert second["computed_on"]["blas"] == provenance.blas_pools()
+    monkeypatch.setattr(provenance, "code_digest", lambda: "another")
+    assert "reproduced 1 of 8" in attested(1)
+    assert len(attestation.read(run.path)) == 3
+    assert {path: path.read_bytes() for path in before} == before
+    assert verify(run, 0) == []
+    with pytest.raises(paths.UsageError, match="no trial was computed again"):
+        attested(0)
+    said = list(attestation.history(run.path, run.record))
+    assert said[0].startswith("made by c")
+    assert said[1].endswith(" (the present code)")
+    facts = dict(figures_page._facts(figures_page._of_run(run).record))
+    assert "reproduced 8 of 8 trials" in facts["reproduced"]
+
+
+def test_an_attestation_of_another_record_is_found(run, without_kernel):
+    attestation.add(run.path, ["tiny, small, trial 0"], 8, {"results": 0.0}, [])
+    assert verify(run) == []
+    record = run.record | {"duration_seconds": 1.0}
+    write_record(run, record)
+    [line] = verify(runs.load_run(run.path))
+    assert line.endswith("attestations.json speaks of another record than the one beside it")
+    (run.path / "attestations.json").write_text("{")
+    assert verify(runs.load_run(run.path))[0].startswith("cannot be checked: JSONDecodeError")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["the same", "another"])
 def test_only_the_final_states_may_differ_in_last_digits(run, monkeypatch, version):
     """What was played must be the same to the bit, in another version of the library too."""
-    monkeypatch.setattr(verification, "_replay_problems", lambda *_: [])
+    monkeypatch.setattr(verification, "replay_problems", lambda *_: [])
     shutil.rmtree(paths.trials_folder())
     if version == "another":
-        monkeypatch.setattr(verification.trials, "library_digest", lambda: version)
+        monkeypatch.setattr(recomputation.trials, "library_digest", lambda: version)
     kept = {name: (run.path / name).read_bytes() for name in ("results.parquet", "final.parquet")}
 
     def found(name, column, by):
@@ -375,7 +400,7 @@ def forged_notebook(run, change):
 
 def test_forged_cells_are_found_in_the_text(run, monkeypatch):
     """A formula, a sentence and an injected cell that were changed print the same outputs as before."""
-    for name in ("_replay_problems", "_trial_problems", "_figure_problems"):
+    for name in ("replay_problems", "trial_problems", "figure_problems"):
         monkeypatch.setattr(verification, name, lambda *_: [])
     assert verify(run) == []
     stored = (run.path / "tiny.ipynb").read_bytes()
@@ -392,13 +417,14 @@ def test_forged_cells_are_found_in_the_text(run, monkeypatch):
 
         return change
 
-    for word, old, new in (
-        ("Synthetic(", "norm_bound=2.0", "norm_bound=4.0 / 2"),
-        ("# A tiny experiment", "tiny", "great"),
-        ("# Parameters", "n_trials = 4", "n_trials = 4\nn_rounds += 0"),
+    text, given = "is not that of the text (notebooks/tiny.md)", "are not those that the notebook was given"
+    for word, old, new, message in (
+        ("Synthetic(", "norm_bound=2.0", "norm_bound=4.0 / 2", text),
+        ("# A tiny experiment", "tiny", "great", text),
+        ("# Parameters", "n_trials = 4", "n_trials = 4\nn_rounds += 0", given),
     ):
         [line] = found(in_cell(word, old, new))
-        assert "is not that of the text (notebooks/tiny.md)" in line
+        assert message in line
     [line] = found(lambda cells: cells.pop(0))
     assert "cells where its text" in line
     [line] = found(lambda cells: cells[-1]["metadata"].update(tags=["hide-input"]))
@@ -406,7 +432,7 @@ def test_forged_cells_are_found_in_the_text(run, monkeypatch):
 
 
 def test_the_text_is_found_at_the_commit_of_the_run_or_named_as_not_found(run, monkeypatch):
-    for name in ("_replay_problems", "_trial_problems", "_figure_problems"):
+    for name in ("replay_problems", "trial_problems", "figure_problems"):
         monkeypatch.setattr(verification, name, lambda *_: [])
     root = paths.project_root()
     git = ["git", "-C", str(root), "-c", "user.name=n", "-c", "user.email=e"]
@@ -419,9 +445,10 @@ def test_the_text_is_found_at_the_commit_of_the_run_or_named_as_not_found(run, m
     def checked(**changes):
         report = verification.Report()
         write_record(run, run.record | {"git_commit": commit.strip(), "git_clean": True} | changes)
-        return verify(runs.load_run(run.path), report=report), report.gaps
+        return verify(runs.load_run(run.path), report=report), report.gaps + report.notes
 
-    assert checked() == ([], [])
+    place = f"notebooks/tiny.md at commit {commit[:9]}"
+    assert checked() == ([], [f"notebooks/tiny.md has changed since; the run has the text of {place}"])
     found, _ = checked(notebook_sha256=provenance.sha256("another"))
     assert found == [
         f"record.json: notebooks/tiny.md at commit {commit[:9]} is not the text that the record names"
@@ -450,17 +477,17 @@ def test_outputs_that_were_taken_away_or_renamed_are_found():
     picture = base64.b64encode(b"a").decode()
     shown = nbformat.v4.new_output("display_data", data={"text/plain": "x", "image/png": picture})
     said = nbformat.v4.new_output("stream", name="stdout", text="x")
-    assert list(verification._output_problems([shown, said], [shown, said])) == []
+    assert list(replay._output_problems([shown, said], [shown, said])) == []
     bare = nbformat.v4.new_output("display_data", data={"text/plain": "x"})
-    assert list(verification._output_problems([bare], [shown])) == ["the image/png output is not stored"]
-    assert list(verification._output_problems([shown], [bare])) == [
+    assert list(replay._output_problems([bare], [shown])) == ["the image/png output is not stored"]
+    assert list(replay._output_problems([shown], [bare])) == [
         "the image/png output is stored and not made again"
     ]
     loud = nbformat.v4.new_output("stream", name="stderr", text="x")
-    [line] = verification._output_problems([loud], [said])
+    [line] = replay._output_problems([loud], [said])
     assert line == "the name of an output is 'stdout' where 'stderr' is stored"
     wide = nbformat.v4.new_output("display_data", data=shown.data, metadata={"width": 1})
-    [line] = verification._output_problems([wide], [shown])
+    [line] = replay._output_problems([wide], [shown])
     assert line.startswith("the metadata of an output is")
 
 
@@ -468,15 +495,15 @@ def test_a_margin_is_compared_on_its_own_scale():
     table = pd.DataFrame({"smallest_margin": [1e-10, np.inf], "parameter_norm": [1.0, 1.0]})
     for by, same in ((1e-14, True), (1e-11, False)):
         other = table.assign(smallest_margin=table["smallest_margin"] + by)
-        assert (verification._differences(table, other, exact=False) == []) == same
-    assert verification._differences(table, table.assign(smallest_margin=np.nan), exact=False)
+        assert (recomputation.differences(table, other, 1e-9) == []) == same
+    assert recomputation.differences(table, table.assign(smallest_margin=np.nan), 1e-9)
     absent = table.assign(smallest_margin=pd.Series([1e-10, None], dtype=object))
-    assert verification._differences(absent, absent.copy(), exact=False) == []
+    assert recomputation.differences(absent, absent.copy(), 1e-9) == []
 
 
 def test_all_trials_find_what_a_sample_misses(run, monkeypatch):
     """A number outside the sample, a margin and the data, with every checksum to match."""
-    for name in ("_replay_problems", "_figure_problems"):
+    for name in ("replay_problems", "figure_problems"):
         monkeypatch.setattr(verification, name, lambda *_: [])
     shutil.rmtree(paths.trials_folder())  # as in a clone
     said = []
@@ -498,10 +525,11 @@ def test_all_trials_find_what_a_sample_misses(run, monkeypatch):
     study["studies"][0]["smallest_margin"][0]["after_round_1"] *= 2
     study["studies"][0]["data"] = [{"name": "MNIST", "rows": 70000, "source": "x", "sha256": "0"}]
     found = verify(forge(run, **{"study.json": json.dumps(study).encode()}), None)
-    assert found[0] == "study.json: tiny names other data than those of its problems"
-    assert found[1].startswith("study.json: tiny, ")
-    assert found[1].endswith("computed again, its margin differs")
-    assert len(found) == 2
+    assert found[0] == "study.json: it used other data of the name MNIST than were asked for"
+    assert found[1] == "study.json: tiny names other data than those of its problems"
+    assert found[2].startswith("study.json: tiny, ")
+    assert found[2].endswith("computed again, its margin differs")
+    assert len(found) == 3
     more = pd.concat([table, table.assign(trial=np.int32(9))], ignore_index=True)
     stream = io.BytesIO()
     more.to_parquet(stream, index=False)
@@ -539,17 +567,17 @@ def test_a_run_is_read_back_without_its_data(run, monkeypatch, tmp_path):
     assert measured("peak", lambda: 2) == 2
 
     def absent(self):
-        raise verification.DataError("needs a package")
+        raise recomputation.DataError("needs a package")
 
     monkeypatch.setattr(Rated, "found", absent)
-    known, gaps = verification._with_their_data(study.specs(), {})
+    known, gaps = recomputation._with_their_data(study.specs(), {})
     assert [spec.setting.name for spec in known] == ["plain", "plain"]
     assert gaps == ["2 trials of x cannot be computed again: needs a package"]
     monkeypatch.setattr(Rated, "found", lambda self: data | {"sha256": "1" * 64})
-    known, gaps = verification._with_their_data(study.specs(), {"0" * 64: data})
+    known, gaps = recomputation._with_their_data(study.specs(), {"InstEval": "0" * 64})
     why = "the run had other data of the name InstEval than this machine"
     assert gaps == [f"2 trials of x cannot be computed again: {why}"]
-    [line] = verification._data_problems(study, [data | {"rows": 8, "sha256": "1" * 64}])
+    [line] = recomputation._data_problems(study, [data | {"rows": 8, "sha256": "1" * 64}])
     assert line == "study.json: x does not describe InstEval as it is"
 
 

@@ -1,0 +1,103 @@
+"""Attestations: which code has been shown to reproduce a run.
+
+A record says which code made a run. Code changes afterwards, and a run stays valid as long as the code
+of the day still gives its numbers. `mlogb verify --attest` computes trials again and, where nothing
+contradicts the run, adds a line of evidence to ``attestations.json`` beside the record: when, which code,
+which trials, up to which tolerance, and on which machine. The checksums of the run do not cover this
+file, and each entry names the checksum of the record that it speaks of.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from compendium.system import paths, provenance
+from compendium.system.provenance import ATTESTATIONS, sha256
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    """Return the attestations of a run, the oldest first.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read, or an entry speaks of another record.
+    """
+    path = folder / ATTESTATIONS
+    if not path.is_file():
+        return []
+    record = sha256(folder / "record.json")
+    entries = json.loads(path.read_text(encoding="utf-8"))
+    if not all(isinstance(entry, dict) and entry.get("record_sha256") == record for entry in entries):
+        raise ValueError(f"{ATTESTATIONS} speaks of another record than the one beside it")
+    return list(entries)
+
+
+def add(
+    folder: Path, computed: list[str], trials: int, tolerances: Mapping[str, float], gaps: list[str]
+) -> dict[str, Any]:
+    """Add an attestation of this code to a run; it replaces one of the same code, trials and BLAS.
+
+    Parameters
+    ----------
+    folder : Path
+        The run, which has been verified.
+    computed : list of str
+        The trials that were computed again.
+    trials : int
+        How many the run has.
+    tolerances : mapping
+        For each table the tolerance within which all the rows agree; 0 where they are equal.
+    gaps : list of str
+        What could not be checked.
+    """
+    machine = provenance.computed_on()
+    entry = {
+        "record_sha256": sha256(folder / "record.json"),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "code_digest": provenance.code_digest(),
+        **provenance.git_state(provenance.code_root()),
+        "trials": trials,
+        "computed": "all" if len(computed) == trials else computed,
+        "tolerances": dict(tolerances),
+        "not_checked": gaps,
+        "computed_on": machine,
+    }
+
+    def same(other: Mapping[str, Any]) -> bool:
+        keys = ("code_digest", "computed")
+        return (
+            all(other[key] == entry[key] for key in keys) and other["computed_on"]["blas"] == machine["blas"]
+        )
+
+    entries = [*(other for other in read(folder) if not same(other)), entry]
+    text = json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
+    paths.write_atomically(folder / ATTESTATIONS, text)
+    return entry
+
+
+def describe(entry: Mapping[str, Any]) -> str:
+    """Say in a line what an attestation says."""
+    names = entry["computed"]
+    number = entry["trials"] if names == "all" else len(names)
+    largest = max(entry["tolerances"].values(), default=0.0)
+    how = f"up to {largest:g}" if largest else "exactly"
+    code = f"commit {entry['git_commit'][:9]}" if entry["git_commit"] else "code without a commit"
+    code += " with changes" if entry["git_clean"] is False else ""
+    return f"{code} reproduced {number} of {entry['trials']} trials {how} on {entry['date'][:10]}"
+
+
+def history(folder: Path, record: Mapping[str, Any]) -> Iterator[str]:
+    """Say which code made a run, which code reproduced it last, and what has changed since."""
+    commit = f"commit {record['git_commit'][:9]}" if record["git_commit"] else "code without a commit"
+    yield f"made by {commit} on {record['started'][:10]}"
+    if entries := read(folder):
+        present = " (the present code)" if entries[-1]["code_digest"] == provenance.code_digest() else ""
+        yield f"{describe(entries[-1])}{present}"
+    text = paths.project_root() / record["notebook"]
+    if text.is_file() and sha256(text.read_text(encoding="utf-8")) != record["notebook_sha256"]:
+        yield f"{record['notebook']} has changed since; --again executes it as it is now"

@@ -1,0 +1,230 @@
+"""Whether the tables of a run hold what its trials give: those that are stored, and some computed again."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from compendium.experiments import trials
+from compendium.experiments.data import DataError
+from compendium.experiments.study import TABLES, Results, Study, combine, final_states
+from compendium.experiments.trials import TrialSpec
+from compendium.runs.request import used_data
+from compendium.runs.run import Run
+from compendium.system import paths
+from compendium.system.provenance import blas_pools, sha256, sorted_pools
+
+# What vector instructions, or another version of the library, may do to the state at the end of a game.
+_ROUNDOFF = 1e-9
+#: Roundoff of a decision margin, which is a difference of scores of the order of 1.
+_MARGIN = 1e-12
+
+
+@dataclass
+class Report:
+    """What a verification did, beside the problems that it found.
+
+    Attributes
+    ----------
+    say : callable
+        Is given a line when a trial has been computed again.
+    gaps : list of str
+        What could not be checked on this machine, and why; one line each.
+    notes : list of str
+        What a reader should know and what is no fault of the run.
+    computed : list of str
+        The trials that were computed again.
+    trials : int
+        How many trials the run has.
+    tolerances : dict
+        For each table the tolerance that its rows needed to agree with the trials; 0 where they are equal.
+    """
+
+    say: Callable[[str], None] = lambda _: None
+    gaps: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    computed: list[str] = field(default_factory=list)
+    trials: int = 0
+    tolerances: dict[str, float] = field(default_factory=dict)
+
+
+def trial_problems(run: Run, sample: int | None, report: Report) -> Iterator[str]:
+    """Rows of the tables against stored trials, and against trials that are computed again."""
+    tables = {name: pd.read_parquet(run.path / f"{name}.parquet") for name in TABLES}
+    claimed: set[tuple[str, int]] = set()
+    for entry in run.record["study"]["studies"]:
+        if "settings" not in entry:
+            continue
+        study = Study.model_validate({name: entry[name] for name in Study.model_fields if name in entry})
+        specs = study.specs()
+        report.trials += len(specs)
+        claimed |= {(spec.setting.name, spec.trial) for spec in specs}
+        known, absent = _with_their_data(specs, used_data(run.record["study"]))
+        report.gaps += absent
+        yield from _data_problems(study, entry["data"])
+        yield from _stored_problems(
+            tables, study, known, dict(zip(map(_named, specs), entry["trials"], strict=True))
+        )
+        chosen = _sampled(known, len(known) if sample is None else sample, run.name)
+        computed = _compute_again(study, chosen, len(specs), report)
+        margins: dict[tuple[str, str], tuple[float, float]] = {}
+        since = " (the library has changed since)" if entry["sources"] != trials.library_digest() else ""
+        for spec, results in computed:
+            for one in results.margins:
+                who = one["setting"], one["policy"]
+                before = margins.get(who, (np.inf, np.inf))
+                margins[who] = min(before[0], one["all_rounds"]), min(before[1], one["after_round_1"])
+            for name, tolerance in _allowed(run).items():
+                needed = _needed_tolerance(tables[name], _rows(results)[name], spec, tolerance)
+                report.tolerances[name] = max(report.tolerances.get(name, 0.0), needed)
+                if needed > tolerance:
+                    yield f"{_named(spec)}: computed again, it gives other rows of {name}.parquet{since}"
+        if sample is None and not absent:
+            yield from _margin_problems(study, entry["smallest_margin"], margins)
+    if claimed:
+        for name, table in tables.items():
+            others = set(zip(table["setting"].astype(str), table["trial"].astype(int), strict=True)) - claimed
+            yield from (f"{name}.parquet: {s}, trial {t}, is of no study" for s, t in sorted(others))
+
+
+def differences(old: pd.DataFrame, new: pd.DataFrame, tolerance: float = 0.0) -> list[str]:
+    """In one line where two tables differ, if they do."""
+    margin = "smallest_margin"
+    if tolerance and margin in old.columns and margin in new.columns and len(old) == len(new):
+        # Margins are small by nature, and roundoff of the scores is far below what counts in the others.
+        first, second = (table[margin].astype(float) for table in (old, new))  # objects where one has none
+        if not np.allclose(second, first, rtol=tolerance, atol=_MARGIN, equal_nan=True):
+            return [f"{margin} differs"]
+        old, new = old.drop(columns=margin), new.drop(columns=margin)
+    texts = [name for name in ("setting", "policy") if name in old.columns and name in new.columns]
+    try:
+        pd.testing.assert_frame_equal(
+            old.astype(dict.fromkeys(texts, str)),
+            new.astype(dict.fromkeys(texts, str)),
+            check_exact=tolerance == 0.0,
+            rtol=tolerance,
+            atol=tolerance,
+            check_dtype=len(old) > 0,  # a table without rows has no types
+        )
+    except AssertionError as error:
+        return [str(error).splitlines()[0]]
+    return []
+
+
+def _compute_again(
+    study: Study, chosen: list[TrialSpec], number: int, report: Report
+) -> Iterator[tuple[TrialSpec, Results]]:
+    for place, spec in enumerate(chosen, 1):
+        yield spec, _alone(study, spec, spec.compute())
+        report.computed.append(_named(spec))
+        report.say(f"computed again: {_named(spec)} ({place} of {len(chosen)}; the study has {number})")
+
+
+def _allowed(run: Run) -> dict[str, float]:
+    """The tolerances for a trial that is computed again.
+
+    What was played is the same. Last digits of a final state depend on where its arrays lay in memory, and
+    those of regrets on the BLAS kernel.
+    """
+    same = blas_pools() == sorted_pools(run.record["environment"]["blas"])
+    return {"results": 0.0 if same else _ROUNDOFF, "final": _ROUNDOFF}
+
+
+def _stored_problems(
+    tables: Mapping[str, pd.DataFrame], study: Study, specs: list[TrialSpec], keys: Mapping[str, str]
+) -> Iterator[str]:
+    """The tables against the stored trials that the run was made of, as far as they are there."""
+    folder = paths.trials_folder()
+    for spec in specs:
+        if keys[_named(spec)] != spec.key or not trials.is_stored(spec, folder):
+            continue
+        frame = trials.load(spec, folder)
+        if frame is not None:
+            for name, rows in _rows(_alone(study, spec, frame)).items():
+                if _needed_tolerance(tables[name], rows, spec, 0.0):
+                    yield f"{_named(spec)}: the stored trial gives other rows of {name}.parquet"
+
+
+def _needed_tolerance(table: pd.DataFrame, rows: pd.DataFrame, spec: TrialSpec, largest: float) -> float:
+    """The tolerance with which a table has the rows of a trial: 0, the largest allowed, or infinity."""
+    same = (table["setting"] == spec.setting.name) & (table["trial"] == spec.trial)
+    kept = table.loc[same, list(rows.columns)].reset_index(drop=True)
+    if len(kept) != len(rows):
+        return np.inf
+    kept = kept.astype(rows.dtypes.to_dict())  # a table that is stacked may hold whole numbers as fractions
+    return next((t for t in (0.0, largest) if not differences(kept, rows, t)), np.inf)
+
+
+def _rows(results: Results) -> dict[str, pd.DataFrame]:
+    return {"results": results.rounds, "final": results.final, "timings": results.timings}
+
+
+def _with_their_data(
+    specs: list[TrialSpec], data: Mapping[str, str | None]
+) -> tuple[list[TrialSpec], list[str]]:
+    """The trials whose data are those of the run, and for the others why they cannot be computed again."""
+    reasons: dict[str | None, str | None] = {None: None}
+    for problem in (spec.setting.problem for spec in specs):
+        if (name := problem.dataset) not in reasons:
+            try:
+                same = name is None or problem.found()["sha256"] == data.get(name)
+            except DataError as error:
+                reasons[name] = str(error)
+            else:
+                reasons[name] = (
+                    None if same else f"the run had other data of the name {name} than this machine"
+                )
+    known = [spec for spec in specs if reasons[spec.setting.problem.dataset] is None]
+    absent = Counter(reasons[spec.setting.problem.dataset] for spec in specs)
+    study = specs[0].experiment
+    gaps = [f"{n} trials of {study} cannot be computed again: {why}" for why, n in absent.items() if why]
+    return known, gaps
+
+
+def _data_problems(study: Study, recorded: list[dict[str, Any]]) -> Iterator[str]:
+    """The data that a study names against its problems, and against those of this machine."""
+    used = {setting.problem.dataset: setting.problem for setting in study.settings}
+    used.pop(None, None)
+    if sorted(data["name"] for data in recorded) != sorted(str(name) for name in used):
+        yield f"study.json: {study.experiment} names other data than those of its problems"
+    for data in recorded:
+        with suppress(KeyError, DataError):
+            here = used[data["name"]].found()
+            # The same data may have come from another place.
+            if here["sha256"] == data["sha256"] and here | {"source": ""} != data | {"source": ""}:
+                yield f"study.json: {study.experiment} does not describe {data['name']} as it is"
+
+
+def _margin_problems(
+    study: Study, recorded: list[dict[str, Any]], computed: Mapping[tuple[str, str], tuple[float, float]]
+) -> Iterator[str]:
+    """The smallest margins of a study against those of all its trials; they have three digits."""
+    stored = {(one["setting"], one["policy"]): (one["all_rounds"], one["after_round_1"]) for one in recorded}
+    for key in sorted({*stored, *computed}):
+        old, new = (np.array(margins.get(key, (np.nan, np.nan))) for margins in (stored, computed))
+        if not np.allclose(new, old, rtol=0.01, atol=_MARGIN):
+            yield f"study.json: {study.experiment}, {key[0]}, {key[1]}: computed again, its margin differs"
+
+
+def _sampled(specs: list[TrialSpec], number: int, seed: str) -> list[TrialSpec]:
+    """Some trials, the same for every call, those without the slow printed forms first."""
+    order = random.Random(sha256(seed)).sample(specs, len(specs))
+    slow = lambda spec: any(name.endswith(("printed", "cholesky")) for name in spec.setting.policies)  # noqa: E731
+    return sorted(order, key=slow)[:number]
+
+
+def _alone(study: Study, spec: TrialSpec, frame: pd.DataFrame) -> Results:
+    """The tables of one trial; the study's other settings may be of data that are not here."""
+    own = study.model_copy(update={"settings": (spec.setting,)})
+    return Results.of(own, combine([spec], [frame]), final_states([spec], [frame]))
+
+
+def _named(spec: TrialSpec) -> str:
+    return f"{spec.experiment}, {spec.setting.name}, trial {spec.trial}"
