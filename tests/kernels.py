@@ -31,7 +31,7 @@ NEEDS = {
     "Sapphirerapids": {"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512_bf16", "amx_bf16", "amx_tile"},
 }
 TESTS = (
-    ("core/test_compiled.py", "degenerate_streams or a_buffer or bottom_pair or either_form or polar"),
+    ("core/test_compiled.py", "degenerate_streams or a_buffer or bottom_pair or either_form"),
     (
         "core/test_robustness.py",
         "buffered_sketch or outside_the_ball or play_the_literal and (span or axes or zero)",

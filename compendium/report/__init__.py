@@ -5,6 +5,7 @@ Imports: system, experiments, runs, claims.
 A change here changes how results look.
 """
 
+# Notebooks of recorded runs call these as functions of `compendium.report`, which was one module.
 from compendium.report.tables import (
     comparison_findings,
     curvature_table,
