@@ -132,7 +132,7 @@ def obtain(experiment: str, specs: Sequence[TrialSpec], folder: Path, orders: Or
         if orders.plan_only:
             raise progress.Stopped("nothing was computed: this was the plan only")
         report({"total": len(part), "stored": len(part) - len(missing)})
-        failures = []
+        failures: dict[str, str] = {}
         with warnings.catch_warnings():
             # joblib tells of idle workers that leave, which differs from run to run of a notebook.
             warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")
@@ -143,11 +143,11 @@ def obtain(experiment: str, specs: Sequence[TrialSpec], folder: Path, orders: Or
                     except Exception as error:
                         result = _reason(missing[key], error)
                 if isinstance(result, str):
-                    failures.append(result)
+                    failures[key] = result
                 else:
                     frames[key] = result
                     report({"computed": 1})
-        _raise_if(failures, len(part))
+        _raise_if([failures[key] for key in part if key in failures], len(part))
         if orders.shard:
             frames |= _load({key: spec for key, spec in asked.items() if key not in frames}, folder)
             if left := len(asked) - len(frames):
