@@ -280,6 +280,11 @@ def test_again_replaces_and_paper_figures_go_up(root, monkeypatch):
             r"code cell 4 \(raise SystemExit\) failed: SystemExit",
             marks=pytest.mark.slow,
         ),
+        pytest.param(
+            [STUDY, cell("(run / 'figures/a').mkdir(); (run / 'figures/a/b.png').touch()")],
+            r"^figures/a/b\.png: pictures are kept in figures itself",
+            marks=pytest.mark.slow,
+        ),
         ([cell("1")], r"wrote no results\.parquet\n.*wrote no study\.json"),
         pytest.param(
             [STUDY, cell("(run / 'study.json').write_text(json.dumps({'findings': str(run)}))")],
