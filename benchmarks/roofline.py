@@ -1,8 +1,8 @@
-"""How far each variant's round is from what the machine allows.
+"""The roofline model: the time of each variant's round over the least time that the machine allows.
 
-A round of so many operations and bytes takes at least max(operations / rate, bytes / bandwidth). The
-rate is that of a large matrix product, the bandwidth that of an array as large as the one that the
-round goes over, so an array that fits the cache is held to the cache's speed.
+A round takes at least max(operations / rate, bytes / bandwidth). The rate is that of a large matrix product.
+The bandwidth is that of an array as large as the one which the round passes over, so that for an array that
+fits into a cache it is the speed of the cache.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchmarks.variants import LIBRARY
 
 
 def rates(timings: Iterable[Mapping[str, Any]], gemm_order: int, large_megabytes: int) -> dict[str, Any]:
-    """Measure the core: its matrix product, and its bandwidth at every size that is needed.
+    """Measure the rate of a matrix product, and the bandwidth at every array size that occurs.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def rates(timings: Iterable[Mapping[str, Any]], gemm_order: int, large_megabytes
     gemm_order : int
         Order of the matrix product.
     large_megabytes : int
-        Size of an array far beyond the core's own caches, for reference.
+        Size of a reference array that does not fit into the caches.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def rates(timings: Iterable[Mapping[str, Any]], gemm_order: int, large_megabytes
 
 
 def array_bytes(row: Mapping[str, Any]) -> int:
-    """Bytes of the array that a round goes over: B, or one triangle of the inverse."""
+    """Bytes of the array that a round passes over: B, or one triangle of the inverse."""
     length = row["K"] * row["d"]
     count = length * row["m"] if row["family"] == "eofd" else length**2 / 2
     return max(int(counts.NUMBER * count), 64)
@@ -59,7 +59,7 @@ def rows(timings: Iterable[Mapping[str, Any]], measured: Mapping[str, Any]) -> l
 
 
 def limit_ms(work: counts.Work, flops: float, bytes_a_second: float) -> tuple[float, str]:
-    """Least time in milliseconds, and what sets it.
+    """The least time in milliseconds, and whether arithmetic or memory limits it.
 
     Examples
     --------

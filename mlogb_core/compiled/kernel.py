@@ -27,7 +27,7 @@ def kernel(function: Function) -> Function:
 
 
 def exact_kernel(function: Function) -> Function:
-    """Compile a function with every operation rounded as written; for example, `p * x + q * y` is not fused."""
+    """Compile a function with every operation rounded as written, so that `p * x + q * y` is not fused."""
     return _compile(function, set())
 
 

@@ -206,7 +206,7 @@ class CompiledPolicy(OptimisticPolicy):
         return taken
 
     def _projected(self, view: Sketch, frame: Frame, taken: Step, action: Array) -> Step:
-        """The projection by Cholesky factors, for ill-conditioned cores; see `LowRankCurvature.newton_step`."""
+        """The projection by Cholesky factors, as `LowRankCurvature.newton_step`; for ill-conditioned cores."""
         lam, point, n = self.curvature.regularization, taken.parameter.reshape(-1), len(taken.core)
         rows = view.rows[:n]
         local = rows @ point
