@@ -156,10 +156,7 @@ def save(
         More entries of the sidecar.
     """
     # No dates and no version: the same data give the same bytes.
-    kinds = {
-        "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
-        "png": {"Software": None},
-    }
+    kinds = {"pdf": {"CreationDate": None, "Producer": None, "Creator": None}, "png": {"Software": None}}
     digests = {}
     for kind, metadata in kinds.items():
         content = io.BytesIO()

@@ -162,6 +162,6 @@ def _row(
         "m": variant.sketch_size or None,
         "rounds": search.n_rounds,
         "trials": search.n_trials,
-        **{name: None if value is None else float(f"{value:.4g}") for name, value in numbers.items()},
+        **{name: None if value is None else timing.digits(value) for name, value in numbers.items()},
         "chosen": variant == chosen,
     }

@@ -25,10 +25,7 @@ ALTERNATIVE_TEXTS = {
     "they are equal",
 }
 TABLES = ("timings", "equal_regret", "roofline", "memory")
-_TITLES = {
-    "paper": "In the paper's setting",
-    "tuned": "In a setting where curvature matters",
-}
+_TITLES = {"paper": "In the paper's setting", "tuned": "In a setting where curvature matters"}
 
 
 def write(folder: Path, record: Mapping[str, Any], readme: Path, pictures: Path) -> tuple[Path, Path]:

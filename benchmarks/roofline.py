@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks import counts
 from benchmarks.machine import bandwidth, gemm_rate
+from benchmarks.timing import digits
 from benchmarks.variants import LIBRARY
 
 
@@ -35,10 +36,10 @@ def rates(timings: Iterable[Mapping[str, Any]], gemm_order: int, large_megabytes
     sizes = sorted({array_bytes(row) for row in timings if row["form"] in LIBRARY} | {large_megabytes << 20})
     measured = {size: bandwidth(size) for size in sizes}
     return {
-        "gemm_flops": _digits(gemm_rate(gemm_order)),
+        "gemm_flops": digits(gemm_rate(gemm_order)),
         "gemm_order": gemm_order,
         "bandwidth": {
-            str(size): {name: _digits(value) for name, value in pair.items()}
+            str(size): {name: digits(value) for name, value in pair.items()}
             for size, pair in measured.items()
         },
     }
@@ -79,11 +80,11 @@ def _row(row: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, Any]:
         work = counts.total(operations)
         least, bound = limit_ms(work, measured["gemm_flops"], speed)
         result |= {
-            f"{name}_mflop": _digits(work.flops / 1e6),
-            f"{name}_mbyte": _digits(work.bytes / 1e6),
-            f"{name}_limit_ms": _digits(least),
+            f"{name}_mflop": digits(work.flops / 1e6),
+            f"{name}_mbyte": digits(work.bytes / 1e6),
+            f"{name}_limit_ms": digits(least),
             f"{name}_bound": bound,
-            f"{name}_times_limit": _digits(row[f"{name}_median_ms"] / least),
+            f"{name}_times_limit": digits(row[f"{name}_median_ms"] / least),
         }
     return result
 
@@ -96,11 +97,4 @@ def _operations(row: Mapping[str, Any]) -> dict[str, list[counts.Work]]:
             "select": counts.eofd_select(K, d, m, *chosen),
             "update": counts.eofd_update(K, d, m, row["projected"]),
         }
-    return {
-        "select": counts.oful_select(K, d, *chosen),
-        "update": counts.oful_update(K, d, row["projected"]),
-    }
-
-
-def _digits(value: float) -> float:
-    return float(f"{value:.4g}")
+    return {"select": counts.oful_select(K, d, *chosen), "update": counts.oful_update(K, d, row["projected"])}

@@ -218,7 +218,7 @@ def _row(cell: Cell, variant: Variant, sittings: Sequence[Mapping[Variant, Log]]
     }
     for name, seconds in (("select", log.select), ("update", log.update), ("round", log.total)):
         values = zip(("q25", "median", "q75"), quartiles(seconds), strict=True)
-        row |= {f"{name}_{level}_ms": _digits(value) for level, value in values}
+        row |= {f"{name}_{level}_ms": digits(value) for level, value in values}
     for name, slow in (
         ("over_printed", variant._replace(form="printed")),
         ("over_oful_printed", Variant("oful", "printed")),
@@ -228,9 +228,9 @@ def _row(cell: Cell, variant: Variant, sittings: Sequence[Mapping[Variant, Log]]
         row |= _ratios(name, variant, slow, sittings)
     return row | {
         "equal_actions": None if variant.form == "numpy" else _equal_actions(variant, sittings),
-        "projected": _digits(float(np.mean(log.projected))),
-        "offered": _digits(float(np.mean(log.offered))),
-        "evaluated": _digits(float(np.mean(log.evaluated))),
+        "projected": digits(float(np.mean(log.projected))),
+        "offered": digits(float(np.mean(log.offered))),
+        "evaluated": digits(float(np.mean(log.evaluated))),
         "rank": log.rank or None,
     }
 
@@ -245,7 +245,7 @@ def _ratios(
     """Time of another variant over that of the variant: the median over the sittings, and the range."""
     values = [ratio(logs[slow], logs[variant]) for logs in sittings if slow in logs]
     levels = {"": np.median, "_min": np.min, "_max": np.max}
-    return {name + level: _digits(float(of(values))) if values else None for level, of in levels.items()}
+    return {name + level: digits(float(of(values))) if values else None for level, of in levels.items()}
 
 
 def _warm(cell: Cell, limits: Limits, draws: Draws, logs: Mapping[Variant, Log]) -> dict[Variant, Policy]:
@@ -316,7 +316,7 @@ def _rank(policy: Any) -> int:
     return len(policy.state_dict()["curvature.core"])
 
 
-def _digits(value: float) -> float:
+def digits(value: float) -> float:
     """The value to four significant digits, which is the accuracy of the measurements."""
     return float(f"{value:.4g}")
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
@@ -25,23 +24,13 @@ _MAX_STEPS = 200
 _MAX_TERMS = 6  # More products with a resolvent than this take longer than another factorisation.
 
 
-class Resolvent(Protocol):
-    r"""A factorisation of :math:`\tilde Z + \nu I`, made once and applied to several vectors."""
-
-    def __call__(self, vector: Array) -> Array:
-        r"""Return :math:`(\tilde Z + \nu I)^{-1} v`."""
-
-
-class ResolventFactory(Protocol):
-    r"""Makes the resolvent of :math:`\tilde Z` at a multiplier."""
-
-    def __call__(self, multiplier: float) -> Resolvent:
-        r"""Factor :math:`\tilde Z + \nu I`."""
+#: The resolvent :math:`v \mapsto (\tilde Z + \nu I)^{-1} v`, with a factorisation that is made once.
+Resolvent = Callable[[Array], Array]
 
 
 @np.errstate(under="ignore")
 def project_onto_ball(
-    resolvent_at: ResolventFactory,
+    resolvent_at: Callable[[float], Resolvent],
     point: Array,
     image: Array,
     norm_bound: float,

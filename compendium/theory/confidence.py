@@ -196,12 +196,7 @@ def step_bound(n_outcomes: int, step_size: float, regularization: float, action_
 
 
 def cancelling_regularization(
-    n_outcomes: int,
-    step_size: float,
-    norm_bound: float,
-    action_bound: float = 1.0,
-    *,
-    precision: float,
+    n_outcomes: int, step_size: float, norm_bound: float, action_bound: float = 1.0, *, precision: float
 ) -> float:
     r"""The smallest :math:`\lambda` for which the movement terms of the radius add up to at most 0.
 

@@ -15,13 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
-from mlogb_core._validation import (
-    Array,
-    as_finite,
-    as_integer,
-    as_non_negative,
-    as_vector,
-)
+from mlogb_core._validation import Array, as_finite, as_integer, as_non_negative, as_vector
 
 _SERIES = tuple(1.0 / math.factorial(k + 2) for k in range(18, -1, -1))
 

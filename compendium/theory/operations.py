@@ -95,11 +95,7 @@ _NUMPY: dict[str, Cost] = {
     "solve": _solve,
     "norm": lambda a, order=None, **_: _VALUES(a) if order == 2 and np.ndim(a) == 2 else 0.0,
 }
-_WATCHED: dict[Any, dict[str, Cost]] = {
-    _linalg: _BLAS,
-    dense: _DENSE,
-    np.linalg: _NUMPY,
-}
+_WATCHED: dict[Any, dict[str, Cost]] = {_linalg: _BLAS, dense: _DENSE, np.linalg: _NUMPY}
 _COUNTING: list[Operations] = []
 
 

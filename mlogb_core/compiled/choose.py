@@ -13,15 +13,7 @@ import numpy as np
 
 from mlogb_core._validation import Array
 from mlogb_core.compiled.algebra import forward
-from mlogb_core.compiled.arguments import (
-    NO_ACTION,
-    Batch,
-    Bonus,
-    Candidates,
-    Indices,
-    Numbers,
-    Search,
-)
+from mlogb_core.compiled.arguments import NO_ACTION, Batch, Bonus, Candidates, Indices, Numbers, Search
 from mlogb_core.compiled.dense import inverse_blocks
 from mlogb_core.compiled.kernel import kernel
 from mlogb_core.compiled.vectors import BLOCK, add_products, add_products_twice, dot

@@ -15,13 +15,7 @@ import numpy as np
 from scipy.linalg.blas import dsymv, dsyrk
 
 from mlogb_core import _thresholds
-from mlogb_core._linalg import (
-    add_product,
-    add_to_diagonal,
-    cholesky,
-    cholesky_solve,
-    smallest_eigenpairs,
-)
+from mlogb_core._linalg import add_product, add_to_diagonal, cholesky, cholesky_solve, smallest_eigenpairs
 from mlogb_core._validation import Array
 from mlogb_core.choice import Choice
 from mlogb_core.compiled import algebra
@@ -206,7 +200,7 @@ class CompiledPolicy(OptimisticPolicy):
         return taken
 
     def _projected(self, view: Sketch, frame: Frame, taken: Step, action: Array) -> Step:
-        """The projection by Cholesky factors, as `LowRankCurvature.newton_step`; for ill-conditioned cores."""
+        """The projection by Cholesky factors, for ill-conditioned cores; `LowRankCurvature.newton_step`."""
         lam, point, n = self.curvature.regularization, taken.parameter.reshape(-1), len(taken.core)
         rows = view.rows[:n]
         local = rows @ point

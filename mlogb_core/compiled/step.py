@@ -82,11 +82,7 @@ def step(
             fresh[:] = 0.0
             for j in range(start // d, (stop - 1) // d + 1):
                 first, last = max(start, j * d), min(stop, (j + 1) * d)
-                axpy(
-                    inverse[i, j],
-                    action[first - j * d : last - j * d],
-                    fresh[first - start : last - start],
-                )
+                axpy(inverse[i, j], action[first - j * d : last - j * d], fresh[first - start : last - start])
             if i == 0:
                 add_rows_twice(weights[i], direction[:rank], rows, start, stop, fresh, part)
             else:

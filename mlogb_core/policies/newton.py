@@ -360,13 +360,7 @@ class NewtonPolicy(Owned, ABC):
 
 
 def movement(
-    old: Array,
-    new: Array,
-    action: Array,
-    residual: Array,
-    factor: Array,
-    step_size: float,
-    multiplier: float,
+    old: Array, new: Array, action: Array, residual: Array, factor: Array, step_size: float, multiplier: float
 ) -> tuple[float, float]:
     r"""The two lengths of a projected Newton step that the theorem's radius adds up.
 
