@@ -155,12 +155,12 @@ def test_a_projection_in_an_invariant_space_ends_there(values, rest):
 @pytest.mark.parametrize("K", [1, 2, 5])
 def test_the_movement_is_that_of_the_numpy_form(K):
     rng = np.random.default_rng(K)
-    old, step, action = rng.standard_normal((K, 7)), rng.standard_normal((K, 7)), rng.standard_normal(7)
+    old, change, action = rng.standard_normal((K, 7)), rng.standard_normal((K, 7)), rng.standard_normal(7)
     seen = []
     for outcome in range(K + 1):
         p = outcome_probabilities(old @ action)
         residual, factor = loss_residual(p, outcome), jacobian_factor(p)
-        for new, multiplier in ((old - np.outer(residual, action), 0.01), (old + step, 0.3)):
+        for new, multiplier in ((old - np.outer(residual, action), 0.01), (old + change, 0.3)):
             expected = movement(old, new, action, residual, factor, 0.7, multiplier)
             found = step.movement(old, new, action, outcome, 0.7, multiplier)
             assert found == pytest.approx(expected, rel=1e-12)
