@@ -1,7 +1,7 @@
 """The command line: measure a plan, write the record, draw the figures.
 
-A wrong request ends with code 2, a failure with code 1. Actions that differ between variants are a
-failure, reported after everything has been written.
+The exit code is 2 for a wrong request and 1 for a failure. Variants that play different actions are a
+failure, which is reported after everything has been written.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def measure(chosen: plan.Plan, parts: Iterable[Part], quick: bool = False) -> di
     parts : iterable of Part
         Which parts of it. The roofline needs the table.
     quick : bool
-        Whether the record is to say that its numbers mean nothing.
+        Whether the record says that its numbers are only a test.
 
     Returns
     -------
@@ -130,7 +130,7 @@ def measure(chosen: plan.Plan, parts: Iterable[Part], quick: bool = False) -> di
 
 
 def draw(record: dict[str, Any], folder: Path, pictures: Path) -> list[Path]:
-    """Draw the figures whose parts were measured; return the pictures."""
+    """Draw the figures of the parts that were measured, and return their paths."""
     timings = report.frame(record, "timings") if record["timings"] else None
     drawn = []
     for part, name, make in (
@@ -162,7 +162,7 @@ def describe(regime: str) -> str:
 
 
 def _timed(cells: Sequence[plan.Cell], limits: plan.Limits) -> list[dict[str, Any]]:
-    """The rows of all cells; those of the table are played again when all have been."""
+    """The rows of all cells. After all cells, those of the table are played again in further sittings."""
     table = [cell for cell in cells if cell.part == Part.TABLE]
     order = [(cell, 0) for cell in cells]
     order += [(cell, sitting) for sitting in range(1, limits.sittings) for cell in table]

@@ -1,27 +1,26 @@
 r"""Floating-point operations and bytes of one round, counted from (K, d, m, n).
 
-The counts follow the library's round, operation by operation: what it multiplies, and how often it
-goes over the only large array, B for EOFD and one triangle of the inverse for OFUL. A multiplication
-and an addition are two operations; a number is eight bytes. Passes over vectors of length Kd, the
-link, and whatever is of order K alone are left out: they are small beside the rest. So are copies
-that an implementation could do without; the limit that follows is one of the algorithm.
+The counts follow the library's round, operation by operation: the multiplications, and the passes over the
+only large array, which is B for EOFD and one triangle of the inverse for OFUL. A multiplication and an
+addition are two operations; a number has eight bytes. Small terms are left out: passes over vectors of length
+Kd, the link, and everything of order K alone. Copies that an implementation could avoid are left out too, so
+that the counts give a limit of the algorithm.
 
-EOFD goes over the m x Kd basis
+EOFD passes over the m x Kd basis
 
 - once for the images of the actions that pruning leaves (`select`),
-- once for the fresh directions, once for their overlap with B, once for the step (`update`),
-- no more if the step leaves the ball, as the coordinates of the parameter can be kept track of (which the
-  compiled form does not do, nor the other one while that takes longer than two passes),
-- once to meet the reflector, and once to read and once to write it as the shrink changes it,
+- once each for the fresh directions, their overlap with B and the step (`update`),
+- once for the product with the reflector, once to read and once to write it as the shrink changes it.
 
-and factors matrices of order m and m + K: a Cholesky factor of :math:`\lambda I + C` a round, another
-one for a projection, with a few solutions, and the K smallest eigenpairs of the core by a
-tridiagonalisation.
+A projection needs no further pass if the coordinates of the parameter are tracked. (The compiled form does
+not track them, and the NumPy form does so only in large problems.) EOFD also factors matrices of order m and
+m + K: one Cholesky factor of :math:`\lambda I + C` per round, another one with a few solutions for a
+projection, and the K smallest eigenpairs of the core by a tridiagonalisation.
 
-OFUL goes over the triangle of :math:`(Kd)^2/2` numbers once for the images, once for each step of
-Lanczos' method in a projection, and reads and writes it in the rank-K update of the inverse. Of an
-action's K columns :math:`I \otimes x` all but d entries each are zero, so its image takes
-:math:`(Kd)^2` multiplications.
+OFUL passes over the triangle of :math:`(Kd)^2/2` numbers once for the images and once for each step of
+Lanczos' method in a projection; the rank-K update of the inverse reads and writes it. Each of the K columns
+:math:`I \otimes x` of an action has d entries that are not zero, so that an image takes :math:`(Kd)^2`
+multiplications.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from typing import NamedTuple
 
 NUMBER = 8
 #: Cholesky factors of a projection onto the ball by Newton's method, and solutions with them, each of two
-#: triangular systems. Means over the projected rounds of the tuned regime, behind the first 2m/K + 50:
+#: triangular systems. Means over the projected rounds of the tuned regime, after the first 2m/K + 50 rounds:
 #: 1.0 and 5.2 at K = 4, d = 100, m = 40; 1.0 and 4.8 at K = 1, d = 400, m = 40; 1.0 and 5.1 at K = 4,
 #: d = 500, m = 200.
 FACTORS = 1
@@ -46,7 +45,7 @@ class Work(NamedTuple):
     Attributes
     ----------
     name : str
-        What it does.
+        Name of the operation.
     flops : float
         Floating-point operations.
     bytes : float
@@ -65,14 +64,14 @@ def total(operations: Iterable[Work]) -> Work:
 
 
 def eofd_select(K: int, d: int, m: int, n: float, evaluated: float) -> list[Work]:
-    """Operations of `select` with n actions of which `evaluated` are scored exactly.
+    """Operations of `select` with n actions, `evaluated` of which are scored exactly.
 
     Parameters
     ----------
     K, d, m : int
         Outcomes, features and sketch size.
     n, evaluated : float
-        Means over rounds are welcome.
+        May be means over rounds.
 
     Returns
     -------
@@ -88,14 +87,14 @@ def eofd_select(K: int, d: int, m: int, n: float, evaluated: float) -> list[Work
 
 
 def eofd_update(K: int, d: int, m: int, projected: float) -> list[Work]:
-    """Operations of `update` with a full sketch, of which a share `projected` leaves the ball.
+    """Operations of `update` with a full sketch, as a mean over rounds.
 
     Parameters
     ----------
     K, d, m : int
         Outcomes, features and sketch size.
     projected : float
-        Share of rounds that project, in [0, 1].
+        Share of the rounds that project, in [0, 1].
 
     Returns
     -------

@@ -76,7 +76,7 @@ def time_against_features(timings: pd.DataFrame) -> Figure:
 
 
 def speedup_map(timings: pd.DataFrame) -> Figure:
-    """How many times faster a round of EOFD is than one of the strongest OFUL, over (Kd, m).
+    """The speed-up of a round of EOFD over one of the strongest OFUL, as a map over (Kd, m).
 
     Parameters
     ----------
@@ -86,8 +86,9 @@ def speedup_map(timings: pd.DataFrame) -> Figure:
     Returns
     -------
     Figure
-        One panel for each K and form. The thick line is where the ratio of medians is 1; the thin
-        dotted ones are where the ratio of quartiles is, the near and the far pair.
+        One panel for each K and form. On the thick line the ratio of medians is 1. On the two dotted lines
+        the ratio of opposite quartiles is 1: the lower one of OFUL over the upper one of EOFD, and the
+        reverse.
     """
     table = speedups(timings)
     outcomes, forms = sorted(table["K"].unique()), [f for f in FORM_TITLES if (table["form"] == f).any()]
@@ -114,8 +115,8 @@ def speedup_map(timings: pd.DataFrame) -> Figure:
 def speedups(timings: pd.DataFrame) -> pd.DataFrame:
     """Time of OFUL over time of EOFD in the same form: K, Kd, m, form, low, median, high.
 
-    `median` is the ratio of medians over common rounds; `low` and `high` set the quartiles of the
-    two against each other.
+    `median` is the ratio of medians over common rounds; `low` and `high` are the ratios of opposite
+    quartiles.
     """
     chosen = timings[timings["part"] == "map"].assign(Kd=lambda t: t["K"] * t["d"])
     sketched = chosen[chosen["family"] == "eofd"]
@@ -150,15 +151,12 @@ def save(
     record : Path
         The record, whose checksum the sidecar holds.
     source : str
-        How the sidecar names the record.
+        Name of the record in the sidecar.
     about : mapping
         More entries of the sidecar.
     """
     # No dates and no version: the same data give the same bytes.
-    kinds = {
-        "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
-        "png": {"Software": None},
-    }
+    kinds = {"pdf": {"CreationDate": None, "Producer": None, "Creator": None}, "png": {"Software": None}}
     digests = {}
     for kind, metadata in kinds.items():
         content = io.BytesIO()
@@ -199,7 +197,7 @@ def _line_of_one(
 ) -> None:
     values = np.ma.masked_invalid(np.log(table.to_numpy(float)))
     if min(values.shape) < 2 or not values.min() < 0.0 < values.max():
-        return  # the line does not run through this panel
+        return  # This panel has no cells on one side of the line.
     width, pattern = (2.5, "solid") if thick else (1.0, "dotted")
     line = axis.contour(
         lengths, sketches, values, levels=[0.0], colors="white", linewidths=width, linestyles=pattern

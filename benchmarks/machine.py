@@ -1,4 +1,4 @@
-"""The machine: one thread, what it is, and how fast it multiplies and moves numbers."""
+"""The machine: its description, one thread for all libraries, and its rates of arithmetic and memory."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ PROBLEM_MODULES = ("experiments/data.py", "experiments/problems")
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Hold every BLAS and OpenMP pool at one thread, and make sure that it is.
+    """Limit every BLAS and OpenMP pool to one thread, and check that the limit holds.
 
     Raises
     ------
     FailureError
-        If a pool keeps more threads.
+        If a pool still has more threads.
     """
     with threadpool_limits(limits=1):
         busy = [pool["prefix"] for pool in threadpool_info() if pool["num_threads"] != 1]
@@ -37,7 +37,7 @@ def single_thread() -> Iterator[None]:
 
 
 def record() -> dict[str, Any]:
-    """What the times were measured on: processor, libraries, kernels, threads and code."""
+    """Where the times were measured: processor, libraries, kernels, threads and code."""
     root = provenance.code_root()
     pools = [
         {key: pool.get(key) for key in ("prefix", "internal_api", "version", "architecture", "num_threads")}
@@ -61,7 +61,7 @@ def gemm_rate(order: int, repeats: int = 5) -> float:
     order : int
         Rows and columns.
     repeats : int
-        How many are timed.
+        Number of products timed.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def bandwidth(size: int, seconds: float = 0.2) -> dict[str, float]:
     Parameters
     ----------
     size : int
-        Bytes that a pass goes over: those of the array whose place in the cache is of interest.
+        Bytes of the arrays of one pass, which decide the level of the cache that is measured.
     seconds : float
         About how long to measure.
 

@@ -1,8 +1,8 @@
 """Peak memory of a policy, as NumPy reports its arrays to `tracemalloc`.
 
-Everything that the policy is given is made before tracing starts, so what is counted is what the
-policy holds and what it needs for a moment. The compiled form allocates where `tracemalloc` does not
-look, so the NumPy form stands for both.
+The arguments of the policy are made before tracing starts, so that only the arrays which the policy keeps and
+its temporary ones are counted. `tracemalloc` does not see the allocations of compiled kernels; the NumPy form
+is measured for both.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def measure(variant: Variant, size: Size) -> tuple[int, int]:
     variant : Variant
         Which policy.
     size : Size
-        (K, d, m); m says how long the sketch takes to fill.
+        (K, d, m); the sketch is full after m/K rounds.
 
     Returns
     -------

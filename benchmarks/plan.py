@@ -1,8 +1,8 @@
-"""What is measured: sizes, the two regimes, and how long each variant plays.
+"""The plan of the measurements: sizes, the two regimes, and the time that each variant plays.
 
-A *cell* is one problem with the variants that play it side by side. The table, the curve over d and
-the map over (Kd, m) are three lists of cells; `full` is the run that is committed and `quick` one of
-tiny sizes that only shows that everything works.
+A *cell* is one problem with the variants that play it side by side. The table, the curve over d and the map
+over (Kd, m) are three lists of cells. `full` is the plan of the committed run; `quick` has tiny sizes and
+only tests that everything works.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a cell plays.
+    """The numbers of rounds and seconds that a cell plays.
 
     Attributes
     ----------
     block : int
-        Timed rounds that one variant plays before the next one's turn,
+        Number of timed rounds that a variant plays at a time, before the next variant plays.
     lead_in : int
-        and rounds before them that are played and not timed. In use a policy plays alone, with its code and
-        data in the caches; behind another one's turn the first round takes up to twice as long, and the
-        effect lasts for four or five.
+        Number of rounds before each block that are played and not timed. In use a policy plays alone, with
+        its code and data in the caches. After another variant the first round takes up to twice as long, and
+        the effect lasts for four or five rounds.
     min_rounds, max_rounds : int
-        A variant plays at least and at most so many timed rounds: two blocks or more, as ratios are those
-        of the rounds that both played, and a slow spell can last as long as one block of the slowest,
+        Smallest and largest number of timed rounds of a variant. The smallest is two blocks or more, since a
+        ratio is taken over the rounds of both variants and a slow spell of the machine can last for a block.
     seconds : float
-        and between them until it has used this much time.
+        Between these limits a variant plays until it has used this much time.
     extra_warmup : int
-        Rounds before timing beyond those that fill the sketch. OFUL plays as many as the largest
-        sketch beside it, so that both have come to project, or both have not.
+        Number of untimed rounds after those that fill the sketch. OFUL plays as many untimed rounds as the
+        largest sketch beside it, so that both have reached the sphere or both have not.
     sittings : int
-        How often the cells of the table are played, all of them before any is played again and each time
-        with other random streams: slow spells of a machine can last for minutes, and meet then one sitting.
+        Number of times that the cells of the table are played, each time with other random streams. A cell is
+        played again only after all the others, so that a slow spell of some minutes affects one sitting.
     """
 
     block: int = 20
@@ -64,7 +64,7 @@ class Limits:
     sittings: int = 3
 
     def warmup(self, sketch_size: int, n_outcomes: int) -> int:
-        """Rounds before timing with a sketch of m directions, of which each round brings up to K."""
+        """Rounds before timing with a sketch of m directions, to which each round adds up to K."""
         return -(-sketch_size // n_outcomes) + self.extra_warmup
 
 
@@ -75,13 +75,13 @@ class Cell:
     Attributes
     ----------
     part, regime : str
-        Where it belongs: `table`, `curve`, `map` or `regret`; and the name of its parameters.
+        The part of the run, `table`, `curve`, `map` or `regret`, and the name of the parameters.
     environment : Environment
         The problem.
     settings : dict
         Lambda, eta, S and the radius, as keyword arguments of a policy.
     variants : tuple of Variant
-        Who plays. One that is not the library's needs the NumPy one of the same family and sketch size.
+        The variants that play. A printed one needs the NumPy form of the same family and sketch size.
     """
 
     part: str
@@ -102,7 +102,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What is shown while it runs, and what picks its random streams."""
+        """The name that is shown while the cell runs and that its random streams depend on."""
         sketches = sorted({v.sketch_size for v in self.variants if v.family == "eofd"})
         shown = ", ".join(map(str, sketches))
         return f"{self.part} {self.regime} K={self.n_outcomes} d={self.environment.n_features} m={shown}"
@@ -121,7 +121,7 @@ class RegretSearch:
 
 @dataclass(frozen=True)
 class Plan:
-    """A whole run; see the module's description."""
+    """All settings of a run; see the module's docstring."""
 
     limits: Limits
     table: tuple[Size, ...]
@@ -157,7 +157,7 @@ def full() -> Plan:
 
 
 def quick() -> Plan:
-    """Tiny sizes, seconds in all: everything runs, no number means anything."""
+    """A plan of tiny sizes, which takes seconds and only tests that everything runs."""
     return Plan(
         limits=Limits(
             block=2, lead_in=1, min_rounds=4, max_rounds=4, seconds=0.0, extra_warmup=2, sittings=2
@@ -193,7 +193,7 @@ def settings(regime: str, n_outcomes: int, n_features: int) -> dict[str, Any]:
 
 
 def problem(regime: str, n_outcomes: int, n_features: int) -> SyntheticEnvironment:
-    """Ten to thirty unit vectors a round, rewards k/K, a true parameter of norm S."""
+    """Ten to thirty unit vectors per round, rewards k/K, and a true parameter of norm S."""
     rewards = np.arange(1, n_outcomes + 1) / n_outcomes
     norm = settings(regime, n_outcomes, n_features)["norm_bound"]
     return SyntheticEnvironment(n_features, rewards, parameter_norm=norm)
@@ -217,15 +217,8 @@ def map_cells(plan: Plan, forms: Sequence[str]) -> list[Cell]:
     """The library's forms over (Kd, m), m at most half of Kd: one OFUL beside all sketches of a Kd."""
     fast = [form for form in forms if form in LIBRARY]
     return [
-        _cell(
-            "map",
-            "tuned",
-            outcomes,
-            length // outcomes,
-            [m for m in plan.map_sketches if 2 * m <= length],
-            fast,
-        )
-        for outcomes in plan.map_outcomes
+        _cell("map", "tuned", K, length // K, [m for m in plan.map_sketches if 2 * m <= length], fast)
+        for K in plan.map_outcomes
         for length in plan.map_lengths
     ]
 
@@ -243,13 +236,6 @@ def side_by_side(sketches: Sequence[int], forms: Sequence[str], length: int) -> 
     return (*sketched, *dense)
 
 
-def _cell(
-    part: str, regime: str, n_outcomes: int, n_features: int, sketches: Sequence[int], forms: Sequence[str]
-) -> Cell:
-    return Cell(
-        part,
-        regime,
-        problem(regime, n_outcomes, n_features),
-        settings(regime, n_outcomes, n_features),
-        side_by_side(sketches, forms, n_outcomes * n_features),
-    )
+def _cell(part: str, regime: str, K: int, d: int, sketches: Sequence[int], forms: Sequence[str]) -> Cell:
+    variants = side_by_side(sketches, forms, K * d)
+    return Cell(part, regime, problem(regime, K, d), settings(regime, K, d), variants)

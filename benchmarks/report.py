@@ -1,4 +1,4 @@
-"""What a run leaves: a JSON record of everything, tables as CSV, and a page of Markdown."""
+"""The results of a run as files: a JSON record, tables as CSV, and a page of Markdown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from compendium.system.provenance import relative_paths
 
 RECORD = "bench.json"
 TIME_FIGURE, MAP_FIGURE = "bench_time", "bench_map"
-#: What the figures show, for those who cannot see them; kept in their sidecars.
+#: The alternative texts of the figures, which their sidecars hold.
 ALTERNATIVE_TEXTS = {
     TIME_FIGURE: "Time per round against d at m = 40: printed algorithms, OFUL by Cholesky factors, "
     "strongest OFUL and EOFD, NumPy and compiled",
@@ -25,10 +25,7 @@ ALTERNATIVE_TEXTS = {
     "they are equal",
 }
 TABLES = ("timings", "equal_regret", "roofline", "memory")
-_TITLES = {
-    "paper": "In the paper's setting",
-    "tuned": "In a setting where curvature matters",
-}
+_TITLES = {"paper": "In the paper's setting", "tuned": "In a setting where curvature matters"}
 
 
 def write(folder: Path, record: Mapping[str, Any], readme: Path, pictures: Path) -> tuple[Path, Path]:
@@ -72,7 +69,7 @@ def frame(record: Mapping[str, Any], name: str) -> pd.DataFrame:
 
 
 def unequal(timings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Descriptions of the variants that did not play the actions of the NumPy form in every round."""
+    """One sentence for each variant that did not play the actions of the NumPy form in every round."""
     return [
         f"{row['part']} {row['regime']} K={row['K']} d={row['d']}: {_label(row)} played other actions "
         f"than the NumPy form in {1.0 - row['equal_actions']:.1%} of the rounds"
@@ -82,7 +79,7 @@ def unequal(timings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def page(record: Mapping[str, Any], pictures: str) -> str:
-    """The page for readers, all of it computed from the record.
+    """The page of results in Markdown, computed from the record.
 
     Parameters
     ----------
@@ -104,7 +101,7 @@ def page(record: Mapping[str, Any], pictures: str) -> str:
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A table of Markdown; numbers to the right.
+    """A table in Markdown, with numbers aligned to the right.
 
     Examples
     --------
@@ -164,7 +161,7 @@ def _origin(record: Mapping[str, Any]) -> str:
 
 
 def _infeasible(timings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What is said once about an OFUL that factors where the printed EOFD stands without it."""
+    """Sentences about the sizes at which an OFUL is left out, because it factors matrices of order Kd."""
     longest = max((row["K"] * row["d"] for row in timings if row["form"] == "printed"), default=0)
     names = {"printed": "as printed", "cholesky": "by Cholesky factors"}
     return [
@@ -176,7 +173,7 @@ def _infeasible(timings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _slower_compiled(timings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Where compiling OFUL does not pay, and a ratio of compiled forms flatters the sketch."""
+    """A sentence about the compiled OFUL where it is slower than the NumPy form, which favours the sketch."""
     times: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in timings:
         if row["family"] == "oful":

@@ -1,8 +1,8 @@
-"""How far each variant's round is from what the machine allows.
+"""The roofline model: the time of each variant's round over the least time that the machine allows.
 
-A round of so many operations and bytes takes at least max(operations / rate, bytes / bandwidth). The
-rate is that of a large matrix product, the bandwidth that of an array as large as the one that the
-round goes over, so an array that fits the cache is held to the cache's speed.
+A round takes at least max(operations / rate, bytes / bandwidth). The rate is that of a large matrix product.
+The bandwidth is that of an array as large as the one which the round passes over, so that for an array that
+fits into a cache it is the speed of the cache.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import Any
 
 from benchmarks import counts
 from benchmarks.machine import bandwidth, gemm_rate
+from benchmarks.timing import digits
 from benchmarks.variants import LIBRARY
 
 
 def rates(timings: Iterable[Mapping[str, Any]], gemm_order: int, large_megabytes: int) -> dict[str, Any]:
-    """Measure the core: its matrix product, and its bandwidth at every size that is needed.
+    """Measure the rate of a matrix product, and the bandwidth at every array size that occurs.
 
     Parameters
     ----------
@@ -25,7 +26,7 @@ def rates(timings: Iterable[Mapping[str, Any]], gemm_order: int, large_megabytes
     gemm_order : int
         Order of the matrix product.
     large_megabytes : int
-        Size of an array far beyond the core's own caches, for reference.
+        Size of a reference array that does not fit into the caches.
 
     Returns
     -------
@@ -35,17 +36,17 @@ def rates(timings: Iterable[Mapping[str, Any]], gemm_order: int, large_megabytes
     sizes = sorted({array_bytes(row) for row in timings if row["form"] in LIBRARY} | {large_megabytes << 20})
     measured = {size: bandwidth(size) for size in sizes}
     return {
-        "gemm_flops": _digits(gemm_rate(gemm_order)),
+        "gemm_flops": digits(gemm_rate(gemm_order)),
         "gemm_order": gemm_order,
         "bandwidth": {
-            str(size): {name: _digits(value) for name, value in pair.items()}
+            str(size): {name: digits(value) for name, value in pair.items()}
             for size, pair in measured.items()
         },
     }
 
 
 def array_bytes(row: Mapping[str, Any]) -> int:
-    """Bytes of the array that a round goes over: B, or one triangle of the inverse."""
+    """Bytes of the array that a round passes over: B, or one triangle of the inverse."""
     length = row["K"] * row["d"]
     count = length * row["m"] if row["family"] == "eofd" else length**2 / 2
     return max(int(counts.NUMBER * count), 64)
@@ -59,7 +60,7 @@ def rows(timings: Iterable[Mapping[str, Any]], measured: Mapping[str, Any]) -> l
 
 
 def limit_ms(work: counts.Work, flops: float, bytes_a_second: float) -> tuple[float, str]:
-    """Least time in milliseconds, and what sets it.
+    """The least time in milliseconds, and whether arithmetic or memory limits it.
 
     Examples
     --------
@@ -79,11 +80,11 @@ def _row(row: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, Any]:
         work = counts.total(operations)
         least, bound = limit_ms(work, measured["gemm_flops"], speed)
         result |= {
-            f"{name}_mflop": _digits(work.flops / 1e6),
-            f"{name}_mbyte": _digits(work.bytes / 1e6),
-            f"{name}_limit_ms": _digits(least),
+            f"{name}_mflop": digits(work.flops / 1e6),
+            f"{name}_mbyte": digits(work.bytes / 1e6),
+            f"{name}_limit_ms": digits(least),
             f"{name}_bound": bound,
-            f"{name}_times_limit": _digits(row[f"{name}_median_ms"] / least),
+            f"{name}_times_limit": digits(row[f"{name}_median_ms"] / least),
         }
     return result
 
@@ -96,11 +97,4 @@ def _operations(row: Mapping[str, Any]) -> dict[str, list[counts.Work]]:
             "select": counts.eofd_select(K, d, m, *chosen),
             "update": counts.eofd_update(K, d, m, row["projected"]),
         }
-    return {
-        "select": counts.oful_select(K, d, *chosen),
-        "update": counts.oful_update(K, d, row["projected"]),
-    }
-
-
-def _digits(value: float) -> float:
-    return float(f"{value:.4g}")
+    return {"select": counts.oful_select(K, d, *chosen), "update": counts.oful_update(K, d, row["projected"])}

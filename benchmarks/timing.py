@@ -1,9 +1,10 @@
 """Playing a cell: warm-up, then interleaved blocks of timed rounds, then medians and quartiles.
 
-All variants meet the same action sets and outcome uniforms. Within a block each plays a number of rounds
-in a row, as it would alone, with its data in the cache: the first few bring it there and are not timed. The
-order rotates from block to block, so that a slow spell of the machine meets all of them. A cell can be
-played in several sittings, some time apart; their rounds are pooled, and of their ratios the median counts.
+All variants meet the same action sets and the same uniform numbers for the outcomes. In a block each variant
+plays some rounds in a row, as it would alone. The first few bring its data into the cache and are not timed.
+The order rotates from block to block, so that a slow spell of the machine affects all variants. A cell can be
+played in several sittings, some time apart: times are pooled over them, and a ratio is the median of their
+ratios.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ _ON_THE_SPHERE = 1e-9
 
 @dataclass
 class Log:
-    """What a variant did, round by round; times in seconds.
+    """The rounds of a variant; times in seconds.
 
     Attributes
     ----------
     warmup : int
-        Rounds before timing.
+        Number of rounds before timing.
     warmup_actions, lead_in_actions, actions : list of int
-        Actions played before any timing, before that of a block, and while timing.
+        Actions of the warm-up, of the untimed rounds before each block, and of the timed rounds.
     select, update : list of float
         Wall times of the two calls.
     offered, evaluated : list of int
-        Size of the action set, and actions that were scored exactly.
+        Size of the action set, and number of actions that were scored exactly.
     projected : list of bool
-        Whether the parameter came to lie on the sphere of radius S.
+        Whether the new parameter lies on the sphere of radius S.
     rank : int
         Rank of the sketch at the end, 0 where there is none.
     """
@@ -60,7 +61,7 @@ class Log:
 
     @property
     def rounds(self) -> int:
-        """Timed rounds."""
+        """Number of timed rounds."""
         return len(self.actions)
 
     @property
@@ -70,7 +71,7 @@ class Log:
 
 
 class Draws:
-    """The action sets and uniforms of a cell, drawn once for all variants and never kept for long."""
+    """The action sets and uniform numbers of a cell, drawn for one block of all variants at a time."""
 
     def __init__(self, instance: Instance, streams: Streams) -> None:
         self._instance, self._streams = instance, streams
@@ -93,17 +94,17 @@ def play(
     cell : Cell
         The problem and its variants.
     limits : Limits
-        How long.
+        How long it plays.
     clock : callable
         Returns seconds.
     sitting : int
-        Which of several sittings it is: each has random streams of its own.
+        Number of the sitting; each has random streams of its own.
 
     Returns
     -------
     dict
-        A log for each variant. A variant that has used its time leaves, so logs may differ in
-        length; rounds of the same index are the same action sets.
+        A log for each variant. Logs may differ in length, since a variant that has used its time stops;
+        rounds with the same index have the same action set.
     """
     streams = trial_streams(SEED, cell.name, sitting)
     draws = Draws(cell.environment.instance(streams.instance), streams)
@@ -124,7 +125,7 @@ def play(
 
 
 def rotated(variants: Sequence[Variant], block: int) -> list[Variant]:
-    """The order of a block: the first of one block is the last of the next.
+    """The order of the variants in a block: the first of one block is the last of the next.
 
     Examples
     --------
@@ -158,7 +159,7 @@ def agreement(log: Log, reference: Log) -> float:
     warm = min(len(log.warmup_actions), len(reference.warmup_actions))
     lead_in = min(len(log.lead_in_actions), len(reference.lead_in_actions))
     timed = min(log.rounds, reference.rounds)
-    # The warm-ups end together, so the last rounds are the common ones.
+    # The warm-ups end together, so that the common rounds are the last ones.
     mine, other = (
         [
             *one.warmup_actions[len(one.warmup_actions) - warm :],
@@ -171,7 +172,7 @@ def agreement(log: Log, reference: Log) -> float:
 
 
 def pooled(logs: Sequence[Log]) -> Log:
-    """The logs of several sittings as one: lists joined, rank and rounds of warm-up those of the last."""
+    """The logs of several sittings as one; rank and length of the warm-up are those of the last."""
     joined = Log(warmup=logs[-1].warmup, rank=logs[-1].rank)
     for each in fields(Log):
         if isinstance(getattr(joined, each.name), list):
@@ -180,7 +181,7 @@ def pooled(logs: Sequence[Log]) -> Log:
 
 
 def rows(cell: Cell, sittings: Sequence[Mapping[Variant, Log]]) -> list[dict[str, Any]]:
-    """One row a variant: times, what the rounds did, and the comparisons.
+    """One row per variant: times, properties of the rounds, and comparisons.
 
     Parameters
     ----------
@@ -192,11 +193,11 @@ def rows(cell: Cell, sittings: Sequence[Mapping[Variant, Log]]) -> list[dict[str
     Returns
     -------
     list of dict
-        `over_printed`, `over_oful_printed`, `over_oful_cholesky` and `over_oful` say how many times longer
-        a round of the printed form of the same algorithm, of the printed OFUL, of OFUL by Cholesky factors,
-        and of OFUL in the same form takes: the median over the sittings of the ratios of medians, beside
-        the smallest and the largest of them. `equal_actions` is None for the form that the others are
-        compared with.
+        `over_printed`, `over_oful_printed`, `over_oful_cholesky` and `over_oful` are ratios of times: of the
+        printed form of the same algorithm, the printed OFUL, OFUL by Cholesky factors, and OFUL in the same
+        form, over that of the variant. Each is the median over the sittings of the ratios of medians, and is
+        given with the smallest and the largest of them. `equal_actions` is None for the NumPy form, with
+        which the others are compared.
     """
     return [_row(cell, variant, sittings) for variant in cell.variants]
 
@@ -217,7 +218,7 @@ def _row(cell: Cell, variant: Variant, sittings: Sequence[Mapping[Variant, Log]]
     }
     for name, seconds in (("select", log.select), ("update", log.update), ("round", log.total)):
         values = zip(("q25", "median", "q75"), quartiles(seconds), strict=True)
-        row |= {f"{name}_{level}_ms": _digits(value) for level, value in values}
+        row |= {f"{name}_{level}_ms": digits(value) for level, value in values}
     for name, slow in (
         ("over_printed", variant._replace(form="printed")),
         ("over_oful_printed", Variant("oful", "printed")),
@@ -227,9 +228,9 @@ def _row(cell: Cell, variant: Variant, sittings: Sequence[Mapping[Variant, Log]]
         row |= _ratios(name, variant, slow, sittings)
     return row | {
         "equal_actions": None if variant.form == "numpy" else _equal_actions(variant, sittings),
-        "projected": _digits(float(np.mean(log.projected))),
-        "offered": _digits(float(np.mean(log.offered))),
-        "evaluated": _digits(float(np.mean(log.evaluated))),
+        "projected": digits(float(np.mean(log.projected))),
+        "offered": digits(float(np.mean(log.offered))),
+        "evaluated": digits(float(np.mean(log.evaluated))),
         "rank": log.rank or None,
     }
 
@@ -241,14 +242,17 @@ def _equal_actions(variant: Variant, sittings: Sequence[Mapping[Variant, Log]]) 
 def _ratios(
     name: str, variant: Variant, slow: Variant, sittings: Sequence[Mapping[Variant, Log]]
 ) -> dict[str, float | None]:
-    """How many times longer another variant takes: the median over the sittings, and their range."""
+    """Time of another variant over that of the variant: the median over the sittings, and the range."""
     values = [ratio(logs[slow], logs[variant]) for logs in sittings if slow in logs]
     levels = {"": np.median, "_min": np.min, "_max": np.max}
-    return {name + level: _digits(float(of(values))) if values else None for level, of in levels.items()}
+    return {name + level: digits(float(of(values))) if values else None for level, of in levels.items()}
 
 
 def _warm(cell: Cell, limits: Limits, draws: Draws, logs: Mapping[Variant, Log]) -> dict[Variant, Policy]:
-    """Let the library's forms play until their sketches are full; each joins as late as it may."""
+    """Play the library's forms until their sketches are full, and give the others the state reached.
+
+    All warm-ups end with the same round, so that a smaller sketch starts later.
+    """
     fast = {v: build(v, *_problem(cell), cell.settings) for v in cell.variants if v.form in LIBRARY}
     joins = {v: limits.warmup(v.sketch_size, cell.n_outcomes) for v in fast}
     longest = max(joins.values())
@@ -284,7 +288,7 @@ def _play_round(policy: Policy, candidates: ActionSet, uniform: float) -> int:
 def _play_block(
     policy: Policy, rounds: Sequence[tuple[ActionSet, float]], log: Log, norm_bound: float, clock: Clock
 ) -> None:
-    state: Any = policy  # for what only some policies have
+    state: Any = policy  # Attributes that only some policies have are read below.
     for candidates, uniform in rounds:
         start = clock()
         action = policy.select(candidates.features)
@@ -312,14 +316,14 @@ def _rank(policy: Any) -> int:
     return len(policy.state_dict()["curvature.core"])
 
 
-def _digits(value: float) -> float:
-    """Four significant digits: more are not measured."""
+def digits(value: float) -> float:
+    """The value to four significant digits, which is the accuracy of the measurements."""
     return float(f"{value:.4g}")
 
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Keep the garbage collector out of a block."""
+    """Switch the garbage collector off inside a block."""
     enabled = gc.isenabled()
     gc.disable()
     try:

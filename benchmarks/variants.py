@@ -1,7 +1,7 @@
-"""The variants that are compared, and how one that is not the library's takes over a state.
+"""The variants that are compared, and how a printed form takes over the state of a policy.
 
-The library's forms reach the steady state by playing. A printed policy would need minutes for that,
-so it is given the state of the NumPy form and goes on from there.
+The library's forms reach the steady state by playing. A printed form would take minutes for that; it is given
+the state of the NumPy form instead.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from mlogb_core.policies import OptimisticPolicy, Policy, eofd, oful
 from mlogb_core.printed import CholeskyOFUL, PrintedEOFD, PrintedOFUL
 
 FORMS = ("printed", "cholesky", "numpy", "compiled")
-#: The library's; the others are given the state of its NumPy form.
+#: The forms of the library's policies. The other forms are given the state of the NumPy form.
 LIBRARY = ("numpy", "compiled")
 
 
 class Variant(NamedTuple):
-    """One of the compared.
+    """An algorithm in one form, with one sketch size.
 
     Attributes
     ----------
     family : str
         `eofd` or `oful`.
     form : str
-        `printed` (the steps of the paper, all actions scored at once), `cholesky` (OFUL alone: one Cholesky
-        factor a round), `numpy` or `compiled`.
+        `printed` (the steps of the paper, all actions scored at once), `cholesky` (only OFUL, with one
+        Cholesky factor per round), `numpy` or `compiled`.
     sketch_size : int
         m of EOFD; 0 for OFUL, which has none.
     """
@@ -40,17 +40,17 @@ class Variant(NamedTuple):
 
     @property
     def reference(self) -> Variant:
-        """The NumPy form of the same algorithm, whose actions all forms must play."""
+        """The NumPy form of the same algorithm; all forms must play its actions."""
         return self._replace(form="numpy")
 
     @property
     def rival(self) -> Variant:
-        """OFUL in the same form: like is set beside like."""
+        """OFUL in the same form, with which EOFD is compared."""
         return Variant("oful", self.form)
 
 
 def missing_forms() -> dict[str, str]:
-    """Forms that cannot be played here, with the reason."""
+    """Forms that are not available in this environment, with the reason."""
     try:
         build(Variant("oful", "compiled"), 2, np.ones(1), _tiny())
     except ImportError as error:
@@ -88,7 +88,7 @@ def build(variant: Variant, n_features: int, rewards: Any, settings: Mapping[str
 
 
 def take_over(literal: LiteralPolicy, policy: OptimisticPolicy) -> None:
-    r"""Give a fresh printed policy what another policy of the same parameters has learned.
+    r"""Give a new printed policy the state of another policy with the same parameters.
 
     Parameters
     ----------
@@ -99,9 +99,9 @@ def take_over(literal: LiteralPolicy, policy: OptimisticPolicy) -> None:
 
     Notes
     -----
-    The library's sketch :math:`\lambda I + B^\top C B` becomes :math:`V\Lambda V^\top` by the
-    eigendecomposition of the small core C; directions that are not filled yet are zero columns with
-    eigenvalue 0, which no formula of the literal algorithm tells from others.
+    The low-rank part :math:`B^\top C B` of the library's sketch becomes :math:`V\Lambda V^\top` by an
+    eigendecomposition of the small core C. While the rank is below m, the remaining columns of V are 0 with
+    eigenvalue 0, which gives the same results as orthonormal columns would.
     """
     state = policy.state_dict()
     if isinstance(literal, LiteralEOFD):

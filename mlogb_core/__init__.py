@@ -1,9 +1,10 @@
 """The algorithms of EOFD-MLogB and OFUL-MLogB: small, readable, NumPy and SciPy only.
 
-`link` has the multinomial logit model, `curvature` the representations of the accumulated Hessian,
-`projection` the ellipsoidal projection, `radius` the confidence radius, `policies` how actions are selected,
-`environments` and `simulation` what policies are tried on, `literal` the paper's algorithms as they stand,
-and `printed` the same steps with all actions scored at once, as they are timed.
+`link` is the multinomial logit model, `curvature` holds the representations of the accumulated Hessian,
+`projection` is the ellipsoidal projection and `radius` the confidence radius. `policies` selects actions and
+learns from outcomes; `environments` and `simulation` are the problems and the trials that policies play.
+`literal` follows the paper line by line and is the oracle of the tests; `printed` takes the same steps with
+all actions scored at once and is what the benchmarks time. `compiled` is the round in numba (optional).
 """
 
 from mlogb_core.policies import (

@@ -1,8 +1,8 @@
-r"""The few dense kernels that a round consists of, called from LAPACK and BLAS without detours.
+r"""The dense linear algebra of a round, by direct calls of LAPACK and BLAS.
 
-SciPy's high-level functions check, copy and dispatch for about as long as these small
-factorisations take; and for small products `np.dot` takes half the time of `@`. Every function here
-raises `LinAlgError` instead of returning a status.
+SciPy's high-level functions spend about as much time on checks and copies as these small factorisations
+take, and for small products `np.dot` takes half the time of `@`. LAPACK reports a failure by a status
+number; the functions here raise `LinAlgError` instead.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from scipy.linalg.lapack import dgesv, dpotrf, dpotrs, dsyevr, dsyevx, dtrtri
 
 from mlogb_core._validation import Array
 
-# For up to this many rows, a product with each row as a vector is faster than one product of matrices.
+# Up to this many rows are multiplied with a large matrix one at a time, which is faster than all at once.
 _FEW = 3
-# Where eigenvectors from LAPACK are less orthogonal than this, another driver computes them again.
+# If LAPACK's eigenvectors are less orthogonal than this, another driver computes them again.
 _ORTHONORMAL = 1e-13
 # From this order on, two triangular solves are faster than LAPACK's routine for several right-hand sides.
 _LONG = 100
 
 
 def cholesky(matrix: Array) -> Array:
-    r"""Lower factor L of a symmetric positive definite matrix :math:`LL^\top`, in whose place it is made."""
+    r"""Lower Cholesky factor L of a symmetric positive definite matrix, which is overwritten."""
     if len(matrix) == 1:
         return np.array([[_root(float(matrix[0, 0]))]])
     factor, info = dpotrf(matrix.T, lower=1, clean=1, overwrite_a=1)
@@ -74,7 +74,7 @@ def solve(matrix: Array, right: Array) -> Array:
 
 
 def length(vector: Array) -> float:
-    """Euclidean length of a vector whose square neither under- nor overflows."""
+    """Euclidean length, for vectors so scaled that the sum of squares neither under- nor overflows."""
     return math.sqrt(np.dot(vector, vector))
 
 
@@ -84,9 +84,10 @@ def add_to_diagonal(matrix: Array, value: float) -> None:
 
 
 def row_products(rows: Array, matrix: Array) -> Array:
-    """`rows @ matrix`, for two or three rows by products with vectors.
+    """`rows @ matrix`, where two or three rows are multiplied one at a time.
 
-    BLAS packs a large matrix for a product with another one, which takes longer than to read it again.
+    For a product of two matrices BLAS first copies the large one into blocks, which takes longer than to
+    read it once for each row.
     """
     if 1 < len(rows) <= _FEW:
         return np.asarray((rows[:, None] @ matrix)[:, 0])
@@ -96,11 +97,12 @@ def row_products(rows: Array, matrix: Array) -> Array:
 def smallest_eigenpairs(matrix: Array, count: int) -> tuple[Array, Array]:
     """Smallest eigenvalues, ascending, and their eigenvectors as columns.
 
-    Of LAPACK's drivers that by bisection and inverse iteration takes the least time for one pair, but where
-    eigenvalues are near one another it leaves several vectors orthogonal only to some 1e-13. On some small
-    matrices with clustered eigenvalues (seen at K >= 9 with m < K) neither it nor that by robust
-    representations converges; and where entries differ by thirty decades the latter may report success with
-    vectors that are nearly parallel. The driver for all eigenpairs, divide and conquer, has neither fault.
+    Three of LAPACK's drivers are used. `dsyevx` (bisection and inverse iteration) is the fastest for one
+    pair, but its vectors for nearly equal eigenvalues are orthogonal only to some 1e-13, so that `dsyevr`
+    (relatively robust representations) computes several pairs. On some small matrices with clustered
+    eigenvalues (seen at K >= 9 with m < K) neither converges, and where entries differ by thirty decades
+    `dsyevr` may report success with nearly parallel vectors. Then `dsyevd` (divide and conquer), which has
+    neither fault, computes all eigenpairs.
     """
     driver = dsyevx if count == 1 else dsyevr
     values, vectors, found, _, info = driver(matrix.T, range="I", il=1, iu=count, lower=1)
@@ -183,7 +185,7 @@ def add_product(target: Array, left: Array, right: Array, scale: float = 1.0) ->
 
 
 def polar(matrix: Array) -> tuple[Array, Array]:
-    """Orthogonal Q and inverse of I + P for the polar decomposition Q P of a square matrix."""
+    r"""The orthogonal Q and :math:`(I + P)^{-1}`, for the polar decomposition QP of a square matrix."""
     if matrix.shape == (1, 1):
         entry = float(matrix[0, 0])
         return np.array([[-1.0 if entry < 0.0 else 1.0]]), np.array([[1.0 / (1.0 + abs(entry))]])

@@ -1,8 +1,9 @@
-"""Objects whose arrays are their own, so that they can be changed in place.
+"""Policies and curvatures own their arrays, since updates change these in place.
 
-BLAS and compiled kernels write through the read-only flag of an array. Where an object was unpickled, its
-arrays may be mapped read-only from a file (joblib does so for a worker's arguments above a size, and on
-demand when it loads), or lie in a buffer that others use; after `copy.copy` two objects share them.
+An unpickled object may hold arrays that are mapped read-only from a file, as joblib does with large arguments
+of workers, or that lie in a buffer which other code uses; and after a shallow copy two objects share their
+arrays. BLAS and compiled kernels ignore the read-only flag, so they would write into memory that is not
+theirs. `Owned` copies such arrays.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import numpy as np
 
 
 class Owned:
-    """An object that takes its own copies of the arrays with which it is restored, and none from another.
+    """Base class of objects that copy every array which they are given when they are unpickled or copied.
 
     Notes
     -----
-    `copy.copy` is as deep as `copy.deepcopy`: of two policies that share a curvature each would change
-    what the other has learned.
+    `copy.copy` makes a deep copy: two policies that shared one curvature would each change what the other
+    has learned.
     """
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -31,7 +32,7 @@ class Owned:
 
 
 def _owned(value: Any) -> Any:
-    """The value with each array, also in tuples, in writable memory of its own, with its axes' order."""
+    """The value with its arrays, also those in tuples, in writable memory of their own, same layout."""
     if isinstance(value, tuple):
         parts = [_owned(part) for part in value]
         return value._make(parts) if hasattr(value, "_make") else tuple(parts)

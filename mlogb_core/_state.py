@@ -1,4 +1,4 @@
-"""What states of policies are made of: names of classes, and random streams as JSON."""
+"""Entries of saved states that are not numbers: names of classes, and random streams as JSON."""
 
 from __future__ import annotations
 
@@ -12,20 +12,14 @@ from mlogb_core._validation import take
 
 _BIT_GENERATORS: dict[str, Any] = {
     kind.__name__: kind
-    for kind in (
-        np.random.PCG64,
-        np.random.PCG64DXSM,
-        np.random.MT19937,
-        np.random.Philox,
-        np.random.SFC64,
-    )
+    for kind in (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64)
 }
 
 
 def class_name(kind: type) -> str:
-    """The name of a class in a state: with its module, unless it is the library's own.
+    """The name under which a state records a class: with its module, unless the class is the library's.
 
-    The compiled form of a policy has the name of the other form, so that either reads the other's state.
+    The compiled form of a policy has the name of the NumPy form, so that each reads the other's states.
     """
     if kind.__module__.split(".")[0] != "mlogb_core":
         return f"{kind.__module__}.{kind.__qualname__}"
@@ -59,7 +53,7 @@ def generator_from(state: Mapping[str, Any]) -> np.random.Generator:
 
 
 def _with_arrays_of(like: Any, saved: Any) -> Any:
-    """A state read from JSON, with arrays where that of a generator of the same kind has them."""
+    """A state read from JSON, with its lists turned into arrays wherever the state `like` holds an array."""
     if isinstance(like, dict):
         return {key: _with_arrays_of(value, saved[key]) for key, value in like.items()}
     if not isinstance(like, np.ndarray):

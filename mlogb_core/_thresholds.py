@@ -1,4 +1,8 @@
-"""Thresholds that both forms of a round share; where they lie is a question of roundoff or of time."""
+"""Thresholds that the NumPy and the compiled form of a round share.
+
+They separate cases that give the same result up to roundoff, so that their values affect accuracy in the last
+digits and time, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,13 @@ _EPS = float(np.finfo(np.float64).eps)
 
 #: Relative error at which a root search has ended.
 ROUNDOFF = 8.0 * _EPS
-#: The share of itself that roundoff may add to a bound that is attained, as it is for actions that were never
-#: explored.
+#: Relative slack of an upper bound of a score. The bound is attained for actions in unexplored directions,
+#: and there roundoff alone may place the score above it.
 SLACK = 1e-12
-#: With at least this share of its squared length outside the sketch, an action needs only one projection for
-#: an orthonormal frame.
+#: If at least this share of an action's squared length lies outside the span of the sketch, one projection
+#: gives an orthonormal frame.
 WELL_OUTSIDE = 0.1
-#: Products of the basis with fresh directions up to which they count as orthogonal.
+#: Fresh directions count as orthogonal to the basis if no product with one of its rows exceeds this.
 OVERLAP = 4.0 * _EPS
-#: Squared lengths below which digits are lost to underflow.
+#: Below this squared length of an action, products lose digits to underflow.
 SMALLEST_SQUARE = 1e-250

@@ -1,8 +1,7 @@
 """Checks of arguments, with messages that name the argument and what was expected.
 
-Every public entry point converts its arrays here, once: float64, C-contiguous, finite. The
-caller's array is never changed; a float32, strided or read-only input gives the same result as
-its contiguous float64 copy.
+Every public function converts its arrays here, once: to float64, C-contiguous and finite. The caller's array
+is never changed, and an input of another type or layout gives the same result as its contiguous float64 copy.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Array = NDArray[np.float64]
 def as_finite(name: str, value: ArrayLike) -> Array:
     """Return `value` as a contiguous float64 array, or raise if it holds anything but finite numbers."""
     array = value if _is_plain(value) else _converted(name, value)
-    # The sum of squares is finite only if all numbers are. If it is not, it may be an overflow: look closer.
+    # A finite sum of squares proves that all numbers are finite; an infinite one may also be an overflow.
     if math.isfinite(np.vdot(array, array)):
         return array
     finite = np.isfinite(array)
@@ -31,7 +30,7 @@ def as_finite(name: str, value: ArrayLike) -> Array:
 
 
 def _is_plain(value: ArrayLike) -> TypeGuard[Array]:
-    """Whether there is nothing to convert, which saves most of the time of a check."""
+    """Whether the array needs no conversion; skipping it saves most of the time of a check."""
     return (
         type(value) is np.ndarray
         and value.dtype == np.float64
@@ -55,7 +54,7 @@ def _converted(name: str, value: ArrayLike) -> Array:
 def as_actions(value: ArrayLike, n_features: int) -> tuple[Array, Array]:
     """Return an action set as an (n, d) array with n >= 1, and the squared lengths of its rows.
 
-    The squares are computed for the check, and a policy needs them.
+    The check that all numbers are finite computes these lengths, and a policy needs them as well.
     """
     actions = value if _is_plain(value) else _converted("actions", value)
     if actions.ndim != 2 or actions.shape[0] < 1 or actions.shape[1] != n_features:

@@ -142,7 +142,7 @@ def _choose(scores: list[float], tolerance: float) -> Choice:
         gap = (best - score) / scale
         if action < 0 and gap <= tolerance:
             action = a
-        if a != own:  # The best score cannot move away from itself.
+        if a != own:  # The margin compares the best score with the other ones.
             margin = min(margin, abs(gap - tolerance))
     return Choice(action, margin)
 
@@ -152,7 +152,7 @@ def _scale(scores: list[float]) -> float:
 
 
 def _finite(scores: Array) -> list[float]:
-    """The scores as a list: for some thirty of them Python's own loops take less time than NumPy's calls."""
+    """The scores as a list, since for some thirty numbers Python's loops are faster than calls of NumPy."""
     values: list[float] = scores.tolist()
     if not math.isfinite(sum(values)) and not np.isfinite(scores).all():
         raise ArithmeticError(f"scores must be finite, got {scores[~np.isfinite(scores)][0]}: overflow")

@@ -1,10 +1,10 @@
 r"""The multinomial logit link: probabilities, Jacobian, curvature, loss and gradient.
 
-Outcome 0 is the reference, with logit 0; outcomes 1..K have logits :math:`z = Wx`. Functions that
-take probabilities take those of all K+1 outcomes, reference first, as `outcome_probabilities`
-returns them: the reference cannot be recovered from the others without cancellation once it is
-small, and the closed form of the Jacobian's factor needs it. They do not check them: a policy calls
-them every round with what `outcome_probabilities` returned.
+Outcome 0 is the reference, with logit 0; outcomes 1..K have logits :math:`z = Wx`. Functions of
+probabilities take those of all K+1 outcomes, reference first, as `outcome_probabilities` returns them. The
+closed form of the Jacobian's factor needs the reference's probability, and computing that from the others
+would cancel where it is small. Probabilities are not checked, since a policy calls these functions in every
+round with what `outcome_probabilities` returned.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def outcome_probabilities(logits: ArrayLike) -> Array:
     array([0., 1.])
     """
     if type(logits) is np.ndarray and logits.shape == (1,) and logits.dtype == np.float64:
-        logit = float(logits[0])  # A policy comes here in every round with K = 1.
+        logit = float(logits[0])  # This short cut serves policies with K = 1 in every round.
         if abs(logit) < _UNDERFLOWS:
             small = float(np.exp(-abs(logit)))
             pair = 1.0 / (1.0 + small), small / (1.0 + small)
@@ -299,16 +299,31 @@ def loss_hessian_factor(parameter: Array, action: Array) -> Array:
 
 
 def smoothness(n_outcomes: int) -> float:
-    r"""Smallest bound of the link's Jacobian: 1/4 for K = 1 (attained), 1/2 for K >= 2 (a supremum).
+    r"""The smallest L with :math:`\nabla\sigma(z) \preceq LI` for all logits z.
+
+    .. math:: L = \tfrac14 \quad (K = 1,\ \text{attained}), \qquad
+              L = \tfrac12 \quad (K \ge 2,\ \text{a supremum})
+
+    Parameters
+    ----------
+    n_outcomes : int
+        K >= 1.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        If K is not an integer of at least 1.
 
     Notes
     -----
-    The paper asks for some :math:`L \in [0, 1]` with :math:`\nabla\sigma \preceq L I`
-    (`asmp:derivative-bound`). These are the smallest ones: :math:`p(1-p) \le 1/4`, and for
-    K >= 2 two outcomes that share the whole probability give
-    :math:`\operatorname{diag}(p) - pp^\top` the eigenvalue 1/2, while
-    :math:`u^\top(\operatorname{diag}(p) - pp^\top)u` is the variance of a variable with range at
-    most :math:`\sqrt{2}\,\lVert u\rVert`, hence never more than 1/2.
+    Paper: `asmp:derivative-bound`, which asks for some :math:`L \in [0, 1]`. Proof: :math:`p(1-p) \le 1/4`,
+    and for K >= 2 two outcomes that share the whole probability give :math:`\operatorname{diag}(p) - pp^\top`
+    the eigenvalue 1/2, while :math:`u^\top(\operatorname{diag}(p) - pp^\top)u` is the variance of a variable
+    with range at most :math:`\sqrt{2}\,\lVert u\rVert`, hence never more than 1/2.
     """
     return 0.25 if as_integer("n_outcomes", n_outcomes, minimum=1) == 1 else 0.5
 
@@ -329,18 +344,19 @@ def remainder_constant(n_outcomes: int) -> float:
 
     Notes
     -----
-    :math:`\psi(z) = \ln(1 + \sum_k e^{z_k})`, whose gradient is the link. The constant takes the place of
-    :math:`\sqrt6 L`, that is 0.61 and 1.22, in the paper's Taylor step.
+    The gradient of :math:`\psi(z) = \ln(1 + \sum_k e^{z_k})` is the link. Paper: the Taylor step in the
+    proof of `thm:confidence-region` has the larger constant :math:`\sqrt6 L`, 0.61 for K = 1 and 1.22 for
+    K >= 2.
     """
     binary = 1.0 / (6.0 * math.sqrt(3.0))
     return binary if as_integer("n_outcomes", n_outcomes, minimum=1) == 1 else 2.0 * binary * math.sqrt(2.0)
 
 
 def _others(probabilities: Array) -> Array:
-    r""":math:`1 - p_i` for the outcomes 1..K, summed from the others, which does not cancel."""
+    r""":math:`1 - p_i` for the outcomes 1..K, as the sum of the other probabilities, without cancellation."""
     if probabilities.shape[-1] == 2:
         return probabilities[..., :1]
-    # A sum, not a matrix product, whose result for one row would depend on how many rows there are.
+    # In a matrix product the last bits of a row's result would depend on the number of rows.
     return np.asarray((probabilities[..., None] * _all_but_one(probabilities.shape[-1])).sum(axis=-2))
 
 

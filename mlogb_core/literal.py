@@ -1,15 +1,15 @@
-r"""The paper's algorithms as they stand: dense matrices and SVDs, slow, and the oracle of the tests.
+r"""The paper's algorithms, transcribed line by line: slow, and the oracle of the tests.
 
-Nothing here is shared with the fast path except the link, the radius and the tie rule, which the
-paper leaves open. The text is followed line by line and guarded only where it would stop: square
-roots of values that are non-negative in exact arithmetic are clamped at 0, and with m + K > Kd the
-missing singular values are 0.
+They use dense matrices and SVDs as the paper does, and share with the fast policies only the link, the radius
+and the rule for ties, which the paper leaves open. Two guards are added, without which the algorithms would
+stop: arguments of square roots that are non-negative in exact arithmetic are clamped at 0, and if
+m + K > Kd the missing singular values are 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -87,7 +87,7 @@ def woodbury_inverse(vectors: Array, values: Array, regularization: float, vecto
 
 
 class LiteralPolicy:
-    """Algorithm 2's frame: the parts that EOFD-MLogB and OFUL-MLogB share.
+    r"""The part of Algorithm 2 that EOFD-MLogB and OFUL-MLogB share.
 
     Parameters
     ----------
@@ -96,13 +96,14 @@ class LiteralPolicy:
     rewards : (K,) array
         Rewards of the outcomes 1..K.
     regularization, step_size, norm_bound : float
-        Lambda, eta and S.
+        :math:`\lambda`, :math:`\eta` and S.
     radius : Radius
-        The rule for beta.
+        The rule for :math:`\beta_t`.
 
     Notes
     -----
-    Arguments are not checked and no exception is handled: use `mlogb_core.policies` for work.
+    Arguments are not checked and no exception is handled: this class is for comparisons, and the policies
+    of `mlogb_core.policies` are for use.
     """
 
     def __init__(
@@ -217,25 +218,8 @@ class LiteralEOFD(LiteralPolicy):
         m >= 1.
     """
 
-    def __init__(
-        self,
-        n_features: int,
-        rewards: Array,
-        *,
-        sketch_size: int,
-        regularization: float,
-        step_size: float,
-        norm_bound: float,
-        radius: Radius,
-    ) -> None:
-        super().__init__(
-            n_features,
-            rewards,
-            regularization=regularization,
-            step_size=step_size,
-            norm_bound=norm_bound,
-            radius=radius,
-        )
+    def __init__(self, n_features: int, rewards: Array, *, sketch_size: int, **settings: Any) -> None:
+        super().__init__(n_features, rewards, **settings)
         size = self.n_outcomes * n_features
         m = min(sketch_size, size)
         self.sketch = Sketch(np.eye(size, m), np.zeros(m), 0.0)
@@ -296,25 +280,9 @@ class LiteralOFUL(LiteralPolicy):
     square root is formed once a round, not once an action.
     """
 
-    def __init__(
-        self,
-        n_features: int,
-        rewards: Array,
-        *,
-        regularization: float,
-        step_size: float,
-        norm_bound: float,
-        radius: Radius,
-    ) -> None:
-        super().__init__(
-            n_features,
-            rewards,
-            regularization=regularization,
-            step_size=step_size,
-            norm_bound=norm_bound,
-            radius=radius,
-        )
-        self.hessian: Array = regularization * np.eye(self.n_outcomes * n_features)
+    def __init__(self, n_features: int, rewards: Array, **settings: Any) -> None:
+        super().__init__(n_features, rewards, **settings)
+        self.hessian: Array = self.regularization * np.eye(self.n_outcomes * n_features)
         self._inverse_root = self._form_inverse_root()
 
     shrinkage = 0.0
@@ -371,9 +339,10 @@ def _spectral_form(V: Array, Lambda: Array, columns: Array) -> tuple[Array, Arra
 
 
 def _singular(matrix: Array) -> tuple[Array, Array]:
-    """Singular values and right vectors; where divide and conquer does not converge, by QR iteration.
+    """Singular values and right singular vectors.
 
-    That was seen with one of OpenBLAS' kernels, on a finite sketch with tiny singular values.
+    LAPACK's driver by divide and conquer has been seen not to converge on a sketch with tiny singular values,
+    with one of OpenBLAS' kernels. Then the driver by QR iteration takes its place.
     """
     try:
         _, sigma, Vt = np.linalg.svd(matrix, full_matrices=False)
@@ -385,9 +354,9 @@ def _singular(matrix: Array) -> tuple[Array, Array]:
 def _dual_root(f: Callable[[float], float], norm_bound: float, length: float, largest: float) -> float:
     r"""Root of :math:`f(\nu) = S^2` by Brent's method.
 
-    Every term of f shrinks at least as fast as that of the largest eigenvalue, so the root is at
-    most :math:`\mu_{max}(\|W'\|/S - 1)`. Where roundoff leaves no change of sign between 0 and that, the
-    length is S to roundoff at one of the two.
+    Every term of f decreases at least as fast as that of the largest eigenvalue, so the root is at most
+    :math:`\mu_{max}(\|W'\|/S - 1)`. If roundoff leaves no change of sign between 0 and this bound, the
+    length is S up to roundoff at one of the two, which is returned.
     """
     upper = largest * (length / norm_bound - 1.0) * (1.0 + 1e-12) + 1e-300
 
@@ -398,13 +367,5 @@ def _dual_root(f: Callable[[float], float], norm_bound: float, length: float, la
         return 0.0
     if excess(upper) >= 0.0:
         return upper
-    return float(
-        brentq(
-            excess,
-            0.0,
-            upper,
-            xtol=1e-300,
-            rtol=4 * np.finfo(np.float64).eps,
-            maxiter=500,
-        )
-    )
+    rtol = 4 * np.finfo(np.float64).eps
+    return float(brentq(excess, 0.0, upper, xtol=1e-300, rtol=rtol, maxiter=500))

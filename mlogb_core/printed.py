@@ -1,14 +1,13 @@
-r"""The paper's algorithms as an implementer would write them: the printed steps, all actions at once.
+r"""The paper's algorithms as an implementer would write them: the printed steps, with all actions at once.
 
-These are the forms that are timed. `literal` follows the text entry by entry, one action after the other,
-and is the oracle of the tests; here the same two singular value decompositions (EOFD) or
-eigendecompositions (OFUL) are made in a round, but the actions are scored in one batch of BLAS products.
-Both bonuses need of an action x only the block :math:`A(x) = (I_K \otimes x)^\top Z^{-1}(I_K \otimes x)`
-(`eq:fd-oful-mlogb-efficient-reward-A`), as the gradient of the expected reward is
-:math:`(I_K \otimes x)Jr` with the link's Jacobian J.
+The benchmarks time these forms. `literal` scores one action at a time, entry by entry, and is the oracle of
+the tests. Here a round has the same two singular value decompositions (EOFD) or eigendecompositions (OFUL),
+but all actions are scored in one batch of BLAS products. Both bonuses need of an action x only the block
+:math:`A(x) = (I_K \otimes x)^\top Z^{-1}(I_K \otimes x)` (`eq:fd-oful-mlogb-efficient-reward-A`), as the
+gradient of the expected reward is :math:`(I_K \otimes x)Jr` with the link's Jacobian J.
 
-`CholeskyOFUL` is between the printed OFUL and the library's, which factors nothing: it has the same
-iterates from one Cholesky factor a round.
+`CholeskyOFUL` has the same iterates from one Cholesky factor per round. Its cost lies between that of the
+printed OFUL and that of the library's, which updates an inverse and factors no large matrix.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ class CholeskyOFUL(LiteralOFUL):
         return np.ascontiguousarray(solved.T).reshape(n, K, K * d)
 
     def _form_inverse_root(self) -> Array:
-        """The factor L, which stands where the other forms hold the inverse root."""
+        """The factor L; this form keeps it in place of the inverse root."""
         return np.asarray(cholesky(self.hessian, lower=True, check_finite=False))
 
     def _step(self, gradient: Array, link_jacobian: Array, x: Array) -> Array:

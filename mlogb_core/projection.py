@@ -1,16 +1,16 @@
 r"""Projection onto the ball in the norm of the accumulated Hessian, by its dual root.
 
-The projection of :math:`w'` is :math:`w(\nu) = (\tilde Z + \nu I)^{-1}\tilde Z w'` with the
-multiplier :math:`\nu \ge 0` at which :math:`\|w(\nu)\| = S`. The root search sees the matrix only
-through its resolvent :math:`v \mapsto (\tilde Z + \nu I)^{-1} v`, so that one serves the sketch and,
-in a Krylov space of its inverse, the full matrix.
+The projection of a point :math:`w'` outside the ball is
+:math:`w(\nu) = (\tilde Z + \nu I)^{-1}\tilde Z w'` with the multiplier :math:`\nu > 0` at which
+:math:`\|w(\nu)\| = S`. The root search uses the matrix only through its resolvent
+:math:`v \mapsto (\tilde Z + \nu I)^{-1} v`. The same search therefore serves the sketch and, restricted to a
+Krylov space of the inverse, the full matrix.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
@@ -21,26 +21,16 @@ from mlogb_core._thresholds import ROUNDOFF
 from mlogb_core._validation import Array
 
 _MAX_STEPS = 200
-_MAX_TERMS = 6  # Beyond so many products with a resolvent, factoring anew is faster.
+_MAX_TERMS = 6  # More products with a resolvent than this take longer than another factorisation.
 
 
-class Resolvent(Protocol):
-    r"""A factorisation of :math:`\tilde Z + \nu I`, made once and applied to several vectors."""
-
-    def __call__(self, vector: Array) -> Array:
-        r"""Return :math:`(\tilde Z + \nu I)^{-1} v`."""
-
-
-class ResolventFactory(Protocol):
-    r"""Makes the resolvent of :math:`\tilde Z` at a multiplier."""
-
-    def __call__(self, multiplier: float) -> Resolvent:
-        r"""Factor :math:`\tilde Z + \nu I`."""
+#: The resolvent :math:`v \mapsto (\tilde Z + \nu I)^{-1} v`, with a factorisation that is made once.
+Resolvent = Callable[[Array], Array]
 
 
 @np.errstate(under="ignore")
 def project_onto_ball(
-    resolvent_at: ResolventFactory,
+    resolvent_at: Callable[[float], Resolvent],
     point: Array,
     image: Array,
     norm_bound: float,
@@ -127,15 +117,15 @@ def project_onto_ball(
 def _by_series(
     resolvent: Resolvent, point: Array, derivative: Array, step: float, norm_bound: float
 ) -> tuple[Array, float] | None:
-    r"""The projection and the rest of the multiplier, from few powers of the resolvent at hand.
+    r"""The projection and the remaining change of the multiplier, from powers of the last resolvent.
 
     With :math:`R = (\tilde Z + \nu I)^{-1}` and :math:`w = w(\nu)`,
 
     .. math:: w(\nu + \delta) = \sum_{j \le p} (-\delta R)^j w + e, \qquad
               \|e\| \le \|(\delta R)^{p+1} w\|,
 
-    so near the root some products with R replace another factor of :math:`\tilde Z`. None if the
-    terms do not reach roundoff soon.
+    so that near the root some products with R replace another factorisation of :math:`\tilde Z + \nu I`.
+    Returns None if the terms do not fall to roundoff within the products allowed.
     """
     norm = length(point)
     negligible, size = 0.1 * ROUNDOFF * norm, step * float(dnrm2(derivative))  # The size may overflow.
@@ -155,7 +145,7 @@ def _by_series(
         for j, product in enumerate(row):
             squares[i + j] += product
     slope = products[0][1] / norm**2
-    if not slope > 0.0:  # The slope of very short points underflows.
+    if not slope > 0.0:  # The slope underflows for very short points.
         return None
     ratio = 1.0
     for _ in range(_MAX_TERMS):
@@ -173,12 +163,12 @@ def _by_series(
 def project_by_lanczos(
     apply_inverse: Callable[[Array], Array], point: Array, norm_bound: float
 ) -> tuple[Array, float]:
-    r"""Project onto the ball of radius S in the norm of a matrix of which only the inverse is at hand.
+    r"""Project onto the ball of radius S in the norm of a matrix that is given by its inverse.
 
-    With :math:`\tilde P = \tilde Z^{-1}`, :math:`w(\nu) = (I + \nu\tilde P)^{-1} w'`. One Krylov
-    space of :math:`\tilde P` from :math:`w'` serves every :math:`\nu`: Lanczos' method gives an
-    orthonormal basis of it and a tridiagonal matrix, in whose eigenvectors `project_onto_ball`
-    finds the root.
+    With :math:`\tilde P = \tilde Z^{-1}`, :math:`w(\nu) = (I + \nu\tilde P)^{-1} w'`. One Krylov space of
+    :math:`\tilde P`, started from :math:`w'`, serves every :math:`\nu`: Lanczos' method gives an orthonormal
+    basis of it, in which :math:`\tilde P` is a tridiagonal matrix. In the eigenbasis of that matrix
+    `project_onto_ball` finds the root.
 
     Parameters
     ----------
@@ -197,14 +187,14 @@ def project_by_lanczos(
     Raises
     ------
     ArithmeticError
-        If the inverse is not positive definite to working accuracy.
+        If the inverse is not positive definite in double precision.
 
     Notes
     -----
-    The basis is orthogonalised in full, twice, so that at most n steps are needed in floating
-    point too. It grows until the residual of :math:`(I + \nu\tilde P)w = w'` bounds the error of w
-    by roundoff; with :math:`\lambda` not far below the largest eigenvalue that takes some ten
-    steps, and the number grows like the square root of their ratio.
+    Each new vector is orthogonalised twice against the whole basis, so that at most n steps are needed in
+    floating-point arithmetic too. The basis grows until the residual of :math:`(I + \nu\tilde P)w = w'`
+    shows that the error of w is at most roundoff. The number of steps is some ten where :math:`\lambda` is
+    not far below the largest eigenvalue, and grows like the square root of their ratio.
     """
     norm = length(point)
     if norm <= norm_bound:

@@ -1,9 +1,9 @@
 r"""The confidence radius :math:`\beta_t` and the parameters that the theorem asks for.
 
-The theorem's radius is a sum of terms, some of which grow with what the policy has done so far.
-At the paper's sizes it is far too large to be used as a bonus, and the paper does not say how it
-was scaled in the experiments; so the radius is an explicit object that says what it is. The theorem as
-repaired has a smaller one.
+The theorem's radius is a sum of terms, some of which grow with the steps that the policy has taken. At the
+paper's sizes it is far too large for a bonus, and the paper does not say how its experiments scaled it. Here
+the radius is therefore an object of its own with a `scale`: the theorem's (`TheoremRadius`), the smaller one
+of the theorem as repaired (`RepairedRadius`), a multiple of the first term (`RidgeRadius`), or a constant.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mlogb_core.link import remainder_constant, smoothness
 
 @dataclass(slots=True)
 class Progress:
-    r"""What a policy knows after t updates, as far as the radius depends on it.
+    r"""The state of a policy after t updates, as far as the radius depends on it.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Radius(Protocol):
 
     @property
     def needs_movement(self) -> bool:
-        """Whether the two movements of `Progress` have to be tracked."""
+        """Whether the rule uses the two movements of `Progress`, which the policy then sums up."""
 
     def value(self, progress: Progress) -> float:
         r""":math:`\beta_{t+1} \ge 0`."""
@@ -67,13 +67,13 @@ class Radius(Protocol):
 
 
 class _Rule:
-    """What the library's own rules share: how they describe themselves."""
+    """Base class of the library's rules, which gives them their description for records."""
 
     kind: ClassVar[str]
     needs_movement: ClassVar[bool] = False
 
     def describe(self) -> dict[str, Any]:
-        """The rule and its numbers; a subclass of a rule is another one, and has the name of its class."""
+        """The rule and its numbers; a subclass is described by its class name, as it is another rule."""
         own = type(self) is _RADII[self.kind]
         kind = self.kind if own else f"{type(self).__module__}.{type(self).__qualname__}"
         numbers: dict[str, Any] = asdict(self)  # type: ignore[call-overload]  # All subclasses are dataclasses.
@@ -126,7 +126,7 @@ class RidgeRadius(_Rule):
 
 @dataclass(frozen=True)
 class _SumOfTerms(_Rule, ABC):
-    """A rule that is a sum of terms, clamped at 0, times a scale."""
+    """A radius that is a sum of named terms, clamped at 0 and multiplied by a scale."""
 
     confidence: float
     action_bound: float = 1.0
@@ -434,6 +434,17 @@ def exponential_slope(bound: float) -> float:
 
 def checked_smoothness(n_outcomes: int, value: float | None) -> float:
     r"""L with :math:`\nabla\sigma \preceq LI` for all logits: the given one, or the smallest.
+
+    Parameters
+    ----------
+    n_outcomes : int
+        K >= 1.
+    value : float or None
+        L; None stands for `link.smoothness`.
+
+    Returns
+    -------
+    float
 
     Raises
     ------

@@ -1,9 +1,9 @@
-"""One trial: several policies side by side on common random numbers, timed round by round.
+"""One trial: several policies play the same problem on common random numbers, timed round by round.
 
-Every policy of a trial meets the same action sets, and the same uniform number decides the outcome
-of whatever action it plays. Differences between policies are therefore paired, and a policy's
-record does not depend on which others ran beside it. Whoever needs more of a trial than its record
-watches it as an observer.
+All policies of a trial meet the same action sets, and in each round the same uniform number decides the
+outcome of whichever action a policy plays. Differences between policies are therefore paired, and a policy's
+record does not depend on the other policies of the trial. An observer can see more of a trial than its
+record.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mlogb_core.policies import Policy
 
 
 class Round(NamedTuple):
-    """A round that has been played, as an observer of a trial is given it.
+    """A round that has been played, as an observer of a trial receives it.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Round(NamedTuple):
     candidates : ActionSet
         The action set that all policies met.
     action, outcome : (n_policies,) array of int
-        Index of the action that each policy played, and the outcome that it was told.
+        Index of the action that each policy played, and the outcome that it observed.
     """
 
     number: int
@@ -48,9 +48,9 @@ class Streams(NamedTuple):
     Attributes
     ----------
     instance, actions, outcomes : numpy.random.Generator
-        For the environment's instance, the action sets and the outcome uniforms.
+        For the environment's instance, the action sets and the uniform numbers of the outcomes.
     policies : numpy.random.SeedSequence
-        Where the streams of policies that randomise come from; see `policy`.
+        The seed of the streams of randomised policies; see `policy`.
     """
 
     instance: np.random.Generator
@@ -59,13 +59,13 @@ class Streams(NamedTuple):
     policies: np.random.SeedSequence
 
     def policy(self, name: str) -> np.random.Generator:
-        """The stream of the policy of this name, from its beginning at every call.
+        """The stream of the policy of this name; each call returns it from its beginning.
 
         Parameters
         ----------
         name : str
-            Name of the policy in the trial; other names give independent streams, whichever other policies
-            take part.
+            Name of the policy in the trial. Different names have independent streams, and these do not depend
+            on the other policies of the trial.
 
         Returns
         -------
@@ -73,10 +73,9 @@ class Streams(NamedTuple):
 
         Notes
         -----
-        A stream belongs to the child of `policies` that the hash of the name picks, with one exception:
-        "random" has the stream of `policies` itself. Before names had streams of their own all random
-        policies shared that one, and "random" was the only such policy in the recorded runs, so that these
-        remain what is computed.
+        A hash of the name selects a child of `policies`, with one exception: "random" has the stream of
+        `policies` itself. The recorded runs were made when all random policies shared that stream; "random"
+        was the only one in them, so that they stay reproducible.
         """
         seeds = self.policies
         if name != "random":
@@ -166,7 +165,7 @@ def run_trial(
     streams : Streams
         The random streams, from `trial_streams`.
     on_round : callable, optional
-        An observer: called after each round, when all policies have learned from it. It may look at the
+        An observer, called after each round, when all policies have learned from it. It may read the
         policies, and its time is not measured.
 
     Returns
@@ -175,8 +174,8 @@ def run_trial(
 
     Notes
     -----
-    The first T rounds of a longer trial are the same as those of a trial of T rounds. Which policy
-    goes first rotates from round to round, so that none always meets warm caches.
+    A trial of T rounds equals the first T rounds of a longer one. The order of the policies rotates from
+    round to round, so that none always finds the action set in the cache.
     """
     n_rounds = as_integer("n_rounds", n_rounds, minimum=1)
     names = tuple(policies)

@@ -2,15 +2,21 @@
 
 No computation here calls the functions under test or the library's own oracle: the formulas are
 written again from the paper, in Decimal where accuracy is the question and with dense matrices
-elsewhere. The last three functions only drive a policy.
+elsewhere. The last four functions only drive a policy or start a process.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from decimal import Decimal, localcontext
+from pathlib import Path
 
 import numpy as np
 from scipy.optimize import brentq
+
+import mlogb_core
 
 EPS = np.finfo(np.float64).eps
 STREAMS = (
@@ -249,3 +255,16 @@ def resume(path, rounds, seed, selected):
         policy = OptimisticPolicy.from_state(state)
     print(*random_rounds(policy, rounds, seed, selected))
     print(policy.margin.hex(), policy.parameter.tobytes().hex())
+
+
+def run_python(program, unset=(), **variables):
+    """Run a program in a new process that can import the library and the tests, and return what it prints."""
+    here = Path(__file__).parent
+    paths = [Path(mlogb_core.__file__).parents[1], here, here / "core"]
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    environment |= {"PYTHONPATH": os.pathsep.join(map(str, paths))} | variables
+    finished = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout

@@ -31,13 +31,17 @@ NEEDS = {
     "Sapphirerapids": {"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512_bf16", "amx_bf16", "amx_tile"},
 }
 TESTS = (
-    ("core/test_compiled.py", "degenerate_streams or a_buffer or bottom_pair or either_form"),
     (
-        "core/test_robustness.py",
+        "core/test_compiled.py core/test_compiled_eigenpair.py",
+        "degenerate_streams or a_buffer or bottom_pair or either_form",
+    ),
+    (
+        "core/test_degenerate.py core/test_extreme_settings.py",
         "buffered_sketch or outside_the_ball or play_the_literal and (span or axes or zero)",
     ),
     (
-        "core/test_buffer.py core/test_choice.py core/test_compiled_faults.py core/test_curvature.py "
+        "core/test_buffer.py core/test_choice.py core/test_compiled_faults.py core/test_coordinates.py "
+        "core/test_curvature.py "
         "core/test_orthogonality.py core/test_policies.py core/test_printed.py core/test_projection.py "
         "core/test_roundoff.py core/test_stiff.py core/test_thompson.py",
         "",

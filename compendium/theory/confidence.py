@@ -1,9 +1,8 @@
-r"""One round of the chain that leads to the confidence region, as a balance with nothing left over.
+r"""One round of the chain of inequalities that leads to the confidence region, written as an equation.
 
-The distance :math:`\|u - W_t\|_{Z_t}^2` of any point u of the ball changes in a round by a loss
-difference and a Taylor remainder, less two amounts that are never negative. `round_terms` computes
-all of them; the other functions bound those that have to be bounded. Derivation: notebook
-``09_confidence_chain``.
+For a point u of the ball, the distance :math:`\|u - W_t\|_{Z_t}^2` changes in a round by a difference of
+losses and a Taylor remainder, minus two amounts that are never negative. `round_terms` computes all of them,
+and the other functions bound those that need a bound. Derivation: notebook ``09_confidence_chain``.
 """
 
 from __future__ import annotations
@@ -91,7 +90,8 @@ def round_terms(
 
     Notes
     -----
-    Paper: `ineq:ps-cr-range`, doubled, with what its two inequalities lose.
+    Paper: `ineq:ps-cr-range`, multiplied by 2. Its two inequalities drop the terms `concavity` and
+    `optimality`.
     """
     old = as_finite("old", old)
     if old.ndim != 2:
@@ -136,8 +136,8 @@ def remainder_bound(n_outcomes: int, norm_bound: float, action_bound: float = 1.
 
     Notes
     -----
-    Paper: :math:`\sqrt6 L S`, without D, in the proof of `thm:confidence-region`. That is larger,
-    hence valid, up to :math:`D = \sqrt6 L/\theta_K`, which is 6.36 for K = 1 and 4.5 for K >= 2.
+    Paper: the proof of `thm:confidence-region` has :math:`\sqrt6 L S`, without D. That is larger, hence
+    valid, for D up to :math:`\sqrt6 L/\theta_K`, which is 6.36 for K = 1 and 4.5 for K >= 2.
 
     Examples
     --------
@@ -196,14 +196,9 @@ def step_bound(n_outcomes: int, step_size: float, regularization: float, action_
 
 
 def cancelling_regularization(
-    n_outcomes: int,
-    step_size: float,
-    norm_bound: float,
-    action_bound: float = 1.0,
-    *,
-    precision: float,
+    n_outcomes: int, step_size: float, norm_bound: float, action_bound: float = 1.0, *, precision: float
 ) -> float:
-    r"""The smallest :math:`\lambda` from which on the movement terms of the radius add up to at most 0.
+    r"""The smallest :math:`\lambda` for which the movement terms of the radius add up to at most 0.
 
     .. math:: \eta c\,\|\Delta_s\|_{Z_s}^2 + 2\eta\theta_K SD\,\|\Delta_s x_s\|_2^2
               - \|\Delta_s\|_{Z_s}^2 \le 0, \qquad
@@ -216,17 +211,22 @@ def cancelling_regularization(
     step_size, norm_bound, action_bound : float
         :math:`\eta`, S and D.
     precision : float
-        c with :math:`0 \le \eta c < 1`, of the mixture that bounds the loss; the paper's is
+        The precision c of the mixture that bounds the loss, with :math:`0 \le \eta c < 1`. The paper's is
         :math:`24Kd/\lambda`, which is at most :math:`1/(2\eta)` in the theorem.
 
     Returns
     -------
     float
 
+    Raises
+    ------
+    ValueError
+        If :math:`\eta c \ge 1` or an argument is out of range.
+
     Notes
     -----
-    Paper: the condition :math:`\lambda \ge 2\eta\cdot2\sqrt6\,SLD^2` of `thm:confidence-region`
-    stands for this with c at :math:`1/(2\eta)`; it lacks a D.
+    Paper: the condition :math:`\lambda \ge 2\eta\cdot2\sqrt6\,SLD^2` of `thm:confidence-region` has this
+    role for :math:`c = 1/(2\eta)`; a factor D is missing in it.
     """
     eta = as_positive("step_size", step_size)
     share = eta * as_non_negative("precision", precision)

@@ -1,9 +1,9 @@
-r"""How far the loss of a round is from its tangent: the constants of self-concordance and exp-concavity.
+r"""The distance of the loss from its tangents: the constants of self-concordance and exp-concavity.
 
-In the logits the loss is :math:`\psi(z) - z_y` with :math:`\psi(z) = \ln(1 + \sum_k e^{z_k})`, so its
-distance from a tangent is the same for every outcome, and it is the relative entropy of the two points'
-probabilities. One function, `taylor_factor`, bounds it from both sides by a variance. Derivation:
-notebook ``04_loss_geometry``.
+In the logits the loss is :math:`\psi(z) - z_y` with :math:`\psi(z) = \ln(1 + \sum_k e^{z_k})`. Its distance
+from a tangent, the Bregman divergence of :math:`\psi`, is therefore the same for all outcomes; it is the
+relative entropy between the probabilities at the two points. `taylor_factor` bounds it from both sides by a
+variance. Derivation: notebook ``04_loss_geometry``.
 """
 
 from __future__ import annotations
@@ -15,13 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
-from mlogb_core._validation import (
-    Array,
-    as_finite,
-    as_integer,
-    as_non_negative,
-    as_vector,
-)
+from mlogb_core._validation import Array, as_finite, as_integer, as_non_negative, as_vector
 
 _SERIES = tuple(1.0 / math.factorial(k + 2) for k in range(18, -1, -1))
 
@@ -60,7 +54,7 @@ def taylor_factor(x: ArrayLike) -> Array:
 
 
 def tangent_gap(start: ArrayLike, end: ArrayLike) -> float:
-    r"""What the loss at one point exceeds its tangent at another by, without cancellation.
+    r"""The amount by which the loss exceeds its tangent at another point, without cancellation.
 
     .. math:: G = \ell(z_2) - \ell(z_1) - \langle\nabla\ell(z_1), z_2 - z_1\rangle
               = \sum_{k=0}^K p_k \ln\frac{p_k}{q_k}, \qquad p = \sigma(z_1),\; q = \sigma(z_2)
@@ -79,8 +73,8 @@ def tangent_gap(start: ArrayLike, end: ArrayLike) -> float:
 
     Notes
     -----
-    The sum is that of the non-negative numbers :math:`p_k(e^{-X_k} - 1 + X_k)`, with
-    :math:`X_k = \ln(p_k/q_k)`; they differ from its terms by :math:`q_k - p_k`, which add up to 0.
+    The code sums the numbers :math:`p_k(e^{-X_k} - 1 + X_k)` with :math:`X_k = \ln(p_k/q_k)`, none of which
+    is negative. They differ from the terms above by :math:`q_k - p_k`, which add up to 0.
 
     Examples
     --------
@@ -107,13 +101,13 @@ def self_concordance(n_outcomes: int) -> float:
     Returns
     -------
     float
-        Approached as one outcome becomes certain, never attained. It also is the largest spread, over
-        all K+1 outcomes, of a unit vector.
+        A supremum, approached as one outcome becomes certain. It is also the largest difference between two
+        of the K+1 entries of a unit vector that is extended by a 0 for the reference.
 
     Notes
     -----
-    Paper: :math:`\sqrt6` in `ineq:ell-self-concordant-like`, in W-space, where the right side is
-    :math:`M_K\|x\|_2`.
+    Paper: `ineq:ell-self-concordant-like` has :math:`\sqrt6`, for derivatives in W, where this function
+    gives :math:`M_K\|x\|_2`.
     """
     return 1.0 if as_integer("n_outcomes", n_outcomes, minimum=1) == 1 else math.sqrt(2.0)
 
@@ -173,8 +167,8 @@ def exp_concavity(surprisal: float) -> float:
 
     Notes
     -----
-    Paper: :math:`\ln(K+1) + 2(SD+1)` in `ineq:exp-concave-like`, without a condition. It needs
-    :math:`z_2` bounded; :math:`z_1` may be anywhere.
+    Paper: `ineq:exp-concave-like` has :math:`\ln(K+1) + 2(SD+1)` and states no condition. The inequality
+    needs a bound of :math:`z_2`, whereas :math:`z_1` is arbitrary.
 
     Examples
     --------
@@ -199,12 +193,12 @@ def best_exp_concavity(surprisal: float) -> float:
     Returns
     -------
     float
-        2 at ln 2, growing like :math:`\Lambda - \ln\Lambda`.
+        2 at :math:`\Lambda = \ln 2`; it grows like :math:`\Lambda - \ln\Lambda`.
 
     Notes
     -----
-    The worst :math:`z_1` has two values of :math:`\ln(\sigma_k(z_1)/\sigma_k(z_2))` only, so the
-    search over all its coordinates becomes one over :math:`\varepsilon \in (s, 1 - s)`.
+    For the worst :math:`z_1` the numbers :math:`\ln(\sigma_k(z_1)/\sigma_k(z_2))` take only two values, so
+    that a search over one number :math:`\varepsilon \in (s, 1 - s)` replaces that over all coordinates.
 
     Examples
     --------
@@ -215,7 +209,7 @@ def best_exp_concavity(surprisal: float) -> float:
     rest = math.log(-math.expm1(-level))  # ln(1 - s)
     width = level + rest  # the log-odds against s
     if width < 1e-4:
-        return 2.0  # up to about width^2 / 9
+        return 2.0  # The error is about width^2 / 9.
     shifts = np.linspace(0.01, 1.0, 2001) * 2.0 * width
     best = float(shifts[_coin_ratio(shifts, level, rest).argmax()])
     step = float(shifts[1] - shifts[0])
@@ -229,7 +223,10 @@ def best_exp_concavity(surprisal: float) -> float:
 
 
 def _coin_ratio(shifts: Array, level: float, rest: float) -> Array:
-    """Variance over relative entropy of coins whose log-odds exceed that of s = e^-level by `shifts`."""
+    """Variance over relative entropy, for Bernoulli variables whose log-odds exceed those of s by `shifts`.
+
+    s = exp(-level), and rest = ln(1 - s).
+    """
     odds = shifts - (level + rest)
     heads, tails = -np.logaddexp(0.0, -odds), -np.logaddexp(0.0, odds)
     entropy = _entropy_terms(heads, np.full_like(heads, -level)) + _entropy_terms(

@@ -1,9 +1,10 @@
-r"""A Gaussian mixture as forecaster: what the loss of the true parameter exceeds that of the iterates by.
+r"""A Gaussian mixture as forecaster: it bounds the regret of the iterates' losses against the true parameter.
 
-The confidence region needs a bound of :math:`\sum_s \ell_s(W_*) - \ell_s(W_{s+1})`. The mixture
-:math:`q_s(y) = \mathbb{E}\,\sigma_y(W x_s)` over :math:`W \sim \mathcal{N}(W_s, (cZ_s)^{-1})` stands
-between the two. It is known before the outcome, so its likelihood ratio against the truth is a
-martingale; and it loses little against the next iterate. Derivation: notebook ``10_loss_regret``.
+The confidence region needs a bound of :math:`\sum_s \ell_s(W_*) - \ell_s(W_{s+1})`. The loss of the mixture
+:math:`q_s(y) = \mathbb{E}\,\sigma_y(W x_s)`, :math:`W \sim \mathcal{N}(W_s, (cZ_s)^{-1})`, is inserted
+between the two. The mixture is known before the outcome, so that its likelihood ratio against the truth is a
+martingale; and its loss exceeds that of the next iterate only a little. Derivation: notebook
+``10_loss_regret``.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ def expected_probabilities(logits: ArrayLike, covariance: ArrayLike, n_nodes: in
 
     Notes
     -----
-    Paper: :math:`\sigma(z_s)` of `lem:cr-ell-regret`. For K = 1, 40 nodes give
-    relative errors below 1e-14 up to the standard deviation 1, and below 1e-7 up to 2; the poles of the
-    link slow the convergence down beyond (200 nodes: 1e-11 up to 3).
+    Paper: :math:`\sigma(z_s)` of `lem:cr-ell-regret`. For K = 1, 40 nodes give relative errors below 1e-14
+    for standard deviations up to 1, and below 1e-7 up to 2. For larger ones the poles of the link slow the
+    convergence: 200 nodes give 1e-11 up to 3.
 
     Examples
     --------
@@ -80,7 +81,7 @@ def expected_probabilities(logits: ArrayLike, covariance: ArrayLike, n_nodes: in
 
 
 def mixture_loss_bound(probabilities: ArrayLike, block: ArrayLike, precision: float) -> float:
-    r"""What the mixture centred at W loses against W at most, whatever the outcome is.
+    r"""Bound of the mixture's loss minus the loss at its centre W, for all outcomes.
 
     .. math:: \ln \sum_{k=0}^K \sigma_k \exp\frac{(e_k - \sigma)^\top A(x)\,(e_k - \sigma)}{2c},
               \qquad e_0 = 0
@@ -101,7 +102,7 @@ def mixture_loss_bound(probabilities: ArrayLike, block: ArrayLike, precision: fl
 
     Notes
     -----
-    Takes the place of the two moments in the proof of `lem:cr-ell-regret-3`. It needs neither a
+    Paper: in the proof of `lem:cr-ell-regret-3` two moments have this role. The bound here needs neither a
     small covariance nor self-concordance.
     """
     p = as_finite("probabilities", probabilities)
@@ -123,7 +124,7 @@ def shifted_mixture_loss_bound(
     action_bound: float = 1.0,
     link_smoothness: float | None = None,
 ) -> float:
-    r"""What the mixture centred at :math:`W_s` loses against :math:`W_{s+1}` at most.
+    r"""Bound of the loss of the mixture centred at :math:`W_s` minus the loss at :math:`W_{s+1}`.
 
     .. math:: \hat\ell_s(z_s) - \ell_s(W_{s+1}) \le \frac{\varphi}{2c}
               \operatorname{tr}\bigl(\nabla^2\ell_s(W_{s+1})\,Z_s^{-1}\bigr)
@@ -148,10 +149,15 @@ def shifted_mixture_loss_bound(
     -------
     float
 
+    Raises
+    ------
+    ValueError
+        If the smoothness is too small or an argument is out of range.
+
     Notes
     -----
-    Paper: `lem:cr-ell-regret-3`, where :math:`\varphi/2` is :math:`\sqrt6` and
-    :math:`c = 24Kd/\lambda`. Here any c does, Kd = 1 and D > 1 included.
+    Paper: `lem:cr-ell-regret-3` has :math:`\sqrt6` in place of :math:`\varphi/2`, and
+    :math:`c = 24Kd/\lambda`. The bound here holds for every c > 0, also for Kd = 1 or D > 1.
     """
     L = checked_smoothness(n_outcomes, link_smoothness)
     c, lam = as_positive("precision", precision), as_positive("regularization", regularization)

@@ -1,10 +1,10 @@
 r"""Floating-point operations of a round: counted while it runs, and derived from (K, d, m).
 
-`counted` watches a policy: every ``@``, ``np.dot``, BLAS and LAPACK call of the library is entered with the
-operations that its shapes imply, so that the counts have no noise and no machine in them. A multiplication
-and an addition are two operations. Factorisations have the textbook's leading terms. Not counted is
-what works entry by entry (sums, exponentials, ``einsum``, ``vecdot``, Kronecker products, copies) and the
-eigenvalues of Lanczos' tridiagonal matrices, of order about ten; nor can compiled kernels be.
+`counted` records every ``@``, ``np.dot``, BLAS and LAPACK call of a policy with the operations that its
+shapes imply, so that the counts depend neither on chance nor on the machine. A multiplication and an addition
+are two operations, and factorisations have the leading terms of the textbooks. Entrywise work is not counted
+(sums, exponentials, ``einsum``, ``vecdot``, Kronecker products, copies), nor are the eigenvalues of Lanczos'
+tridiagonal matrices, whose order is about ten. Compiled kernels cannot be counted.
 """
 
 from __future__ import annotations
@@ -26,14 +26,20 @@ Cost = Callable[..., float]
 
 @dataclass
 class Operations:
-    """What was counted, by the name of the kernel; ``matmul`` stands for ``@`` and ``np.dot``."""
+    """Counts by the name of the routine; ``matmul`` stands for ``@`` and ``np.dot``.
+
+    Attributes
+    ----------
+    flops, calls : Counter
+        Floating-point operations and number of calls.
+    """
 
     flops: Counter[str] = field(default_factory=Counter)
     calls: Counter[str] = field(default_factory=Counter)
 
     @property
     def total(self) -> float:
-        """All operations."""
+        """The floating-point operations of all routines."""
         return float(sum(self.flops.values()))
 
     def enter(self, kernel: str, flops: float) -> None:
@@ -89,18 +95,14 @@ _NUMPY: dict[str, Cost] = {
     "solve": _solve,
     "norm": lambda a, order=None, **_: _VALUES(a) if order == 2 and np.ndim(a) == 2 else 0.0,
 }
-_WATCHED: dict[Any, dict[str, Cost]] = {
-    _linalg: _BLAS,
-    dense: _DENSE,
-    np.linalg: _NUMPY,
-}
+_WATCHED: dict[Any, dict[str, Cost]] = {_linalg: _BLAS, dense: _DENSE, np.linalg: _NUMPY}
 _COUNTING: list[Operations] = []
 
 
 class _Watched(np.ndarray):
-    """An array whose products are counted, and of which results and views are such arrays again."""
+    """An array whose products are counted; its views and the results of operations with it are too."""
 
-    __array_priority__ = 1.0  # for concatenation, which asks for it
+    __array_priority__ = 1.0  # Concatenation with plain arrays gives such an array too.
 
     def __matmul__(self, other: Any) -> Any:
         return _product(self, other)
@@ -136,7 +138,7 @@ def counted(policy: Any) -> Iterator[Operations]:
     Parameters
     ----------
     policy : OptimisticPolicy or LiteralPolicy
-        Its arrays are watched inside the block and plain again behind it; what it computes stays the same.
+        Its arrays are replaced by counting ones inside the block and restored after it; results are the same.
 
     Yields
     ------
@@ -196,7 +198,11 @@ def eofd_flops(
     corrected : bool
         Whether the fresh directions are made orthonormal once more.
     tracked : bool
-        Whether the coordinates of the parameter in the basis are known, from a projection before.
+        Whether an earlier projection has left the coordinates of the parameter in the basis.
+
+    Returns
+    -------
+    select, update : float
     """
     N, g = K * d, m + K
     h = g + 1  # of the projection, with the length outside the frame
@@ -205,7 +211,7 @@ def eofd_flops(
     frame += 2 * K * N * (m + 2 * K) if corrected else 0
     step = 2 * N * g + newton * h**3 / 3 + solves * 2 * h**2
     step += m**2 + 2 * (K + 1) * h**2 if newton else 0
-    if tracked:  # in the fresh directions they are computed, in the others they are reflected
+    if tracked:  # The coordinates in fresh directions are computed, and all are reflected in the shrink.
         step += 2 * (K + 1) * N + 4 * K * g
     elif newton:
         step += 4 * N * g
@@ -214,11 +220,12 @@ def eofd_flops(
 
 
 def projection_counts(update: Operations, K: int) -> dict[str, float]:
-    """`newton` and `solves` of `eofd_flops`, from the calls of a counted `update` behind a `select`.
+    """`newton` and `solves` of `eofd_flops`, from the calls of a counted `update` that follows a `select`.
 
-    LAPACK solves both triangular systems in one call; from an order of 100 on the library makes two. At
-    K = 1 the frame makes two as well and has no factor, and the start of the root search makes one. A
-    second correction of the fresh directions, at K > 1, would be taken for a factor.
+    A solution with a Cholesky factor is one call of LAPACK up to order 100, and two calls of `dtrsv` beyond.
+    Other calls have to be subtracted: `dtrsv` is called twice by the frame at K = 1 and once by the start of
+    the root search, and `dpotrf` once by the frame at K > 1. A correction of the fresh directions at K > 1
+    calls `dpotrf` once more and would be counted as a Newton step.
     """
     newton = update.calls["dpotrf"] - (K > 1)
     triangular = update.calls["dtrsv"] - 2 * (K == 1) - (newton > 0)
@@ -226,18 +233,21 @@ def projection_counts(update: Operations, K: int) -> dict[str, float]:
 
 
 def oful_flops(K: int, d: int, *, actions: float, scored: float, lanczos: float = 0) -> tuple[float, float]:
-    """Operations of OFUL's `select` and `update`, as `eofd_flops`; `lanczos` is the number of steps."""
+    """Operations of OFUL's `select` and `update`; arguments as in `eofd_flops`.
+
+    `lanczos` is the number of steps of Lanczos' method in the projection, 0 if there is none.
+    """
     N = K * d
-    images = 2 * N**2 + 2 * N * d  # of a diagonal block one triangle is held, which is read twice
+    images = 2 * N**2 + 2 * N * d  # The stored triangle of a diagonal block is read twice.
     change, steps = K * N * (N + 1) + 6 * K**2 * N, lanczos * (2 * N**2 + 4 * K * N + 4 * lanczos * N)
     return 2 * actions * N + scored * (images + 2 * K * N), change + 2 * K * N + steps
 
 
 def filled_eofd(K: int, d: int, m: int, *, beta: float = 0.01, norm_bound: float = 1e3) -> OptimisticPolicy:
-    """EOFD with a full sketch, of unit vectors: in its shapes the state after m/K rounds or more.
+    """EOFD with a full sketch whose basis is unit vectors, with the shapes of a policy after m/K rounds.
 
-    No fresh direction has to be made orthogonal a second time, so that the counts are those of
-    `eofd_flops` on every machine.
+    With this basis no fresh direction has to be orthogonalised a second time, so that the counts equal those
+    of `eofd_flops` on every machine.
     """
     policy = eofd(
         d,

@@ -1,9 +1,9 @@
-r"""Where the multiplier of the projection lies, and how many Newton steps find it.
+r"""Brackets of the projection's multiplier, and the number of Newton steps that find it.
 
 The projection of :math:`w'` onto the ball of radius S in the norm of :math:`\tilde Z` is
-:math:`w(\nu) = (\tilde Z + \nu I)^{-1}\tilde Z w'` with :math:`\|w(\nu)\| = S`. The bracket needs
-nothing but the ends of the spectrum, or two products with :math:`w'`. The number of steps of
-Newton's method is that of a recursion in one number. Derivations: notebook ``05_projection``.
+:math:`w(\nu) = (\tilde Z + \nu I)^{-1}\tilde Z w'` with :math:`\|w(\nu)\| = S`. A bracket of :math:`\nu`
+follows from the smallest and the largest eigenvalue, or from two products with :math:`w'`. The number of
+steps of Newton's method is at most that of a scalar recursion. Derivations: notebook ``05_projection``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def multiplier_bracket(
     Parameters
     ----------
     lowest, highest : float
-        :math:`0 < p_{\min} \le p_{\max}` with every eigenvalue of :math:`\tilde Z` between them;
-        :math:`\lambda` and :math:`\lambda + \mu_1` serve.
+        :math:`0 < p_{\min} \le p_{\max}` with every eigenvalue of :math:`\tilde Z` between them, for example
+        :math:`\lambda` and :math:`\lambda + \mu_1`.
     length : float
         :math:`\|w'\| \ge 0`.
     norm_bound : float
@@ -87,9 +87,9 @@ def sharp_bracket(
 
     Notes
     -----
-    For fixed :math:`w'` and :math:`\tilde Z` the lower end is approached as :math:`S \to \|w'\|`
-    and the upper one as :math:`S \to 0`, so neither factor can be improved. The lower end is the
-    first step of Newton's method on :math:`1/\|w(\nu)\|`.
+    Not in the paper. For fixed :math:`w'` and :math:`\tilde Z` the multiplier approaches the lower end as
+    :math:`S \to \|w'\|` and the upper one as :math:`S \to 0`, so that neither factor can be improved. The
+    lower end is the first step of Newton's method on :math:`1/\|w(\nu)\|`.
 
     Examples
     --------
@@ -134,8 +134,8 @@ def newton_steps(start: float, tolerance: float) -> int:
 
     Notes
     -----
-    Paper: the proof of `lem:fd-oful-mlogb-efficient-W-update` counts
-    :math:`\log\log\varepsilon` steps and leaves the start out.
+    Paper: the proof of `lem:fd-oful-mlogb-efficient-W-update` counts :math:`\log\log\varepsilon` steps,
+    without those that lead from the start into the region of quadratic convergence.
 
     Examples
     --------
@@ -146,7 +146,7 @@ def newton_steps(start: float, tolerance: float) -> int:
     steps = 0
     while u < target:
         following = u * (3.0 - u * u) / 2.0
-        if following <= u:  # roundoff: a tolerance below the machine epsilon
+        if following <= u:  # The tolerance is below the machine epsilon.
             break
         u, steps = following, steps + 1
     return steps

@@ -1,8 +1,8 @@
-r"""From bounds of single rounds to the regret: the terms of the bound, and when they say something.
+r"""From bounds of single rounds to the regret: the terms of the bound, and the horizon at which it is useful.
 
-Optimism makes the regret at most twice the sum of the bonuses. The sum of their first-order parts is
-split at the parameter after the update, whose Hessian is the one in the sketch. Three terms remain,
-each a power of the radius times a self-normalised sum. Derivation: notebook ``14_rates``.
+Under optimism the regret is at most twice the sum of the bonuses. In their first-order parts the slope is
+replaced by that at the parameter after the update, since the sketch contains the Hessian there. Three terms
+result, each a power of the radius times a self-normalised sum. Derivation: notebook ``14_rates``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from compendium.theory.confidence import step_bound
 from compendium.theory.reward import (
     BEND_BOUND,
     ROOT_SLOPE_BOUND,
@@ -39,7 +40,7 @@ def radius_bound_terms(
 ) -> dict[str, float]:
     r"""Terms of a bound of :math:`\beta_1, \dots, \beta_T` that is known before the first round.
 
-    They are those of `TheoremRadius` after T - 1 updates without the two movements, which add up to
+    They are the terms of `TheoremRadius` after T - 1 updates, without the two movement terms. These add up to
     at most 0 if
 
     .. math:: \lambda \ge 24\eta Kd + 2\sqrt6\,\eta LSD^2 .
@@ -53,7 +54,7 @@ def radius_bound_terms(
     confidence : float
         :math:`\delta \in (0, 1)`.
     sharp : bool
-        Whether the sketch term has `sharp_sum_bound` in place of the paper's sum.
+        Whether `sharp_sum_bound` replaces the paper's sum in the sketch term.
 
     Returns
     -------
@@ -67,8 +68,8 @@ def radius_bound_terms(
 
     Notes
     -----
-    Paper: `eq:cr-beta`. The regret's proof uses the last radius for all rounds, but the formula is
-    not monotone, because of the movements; this bound of it is.
+    Paper: `eq:cr-beta`. The proof of the regret bound uses the last radius for all rounds. The movement terms
+    can make the radius decrease, but this bound of it does not.
     """
     eta, S = as_positive("step_size", step_size), as_positive("norm_bound", norm_bound)
     K, n, lam = stream.n_outcomes, stream.n_parameters, stream.regularization
@@ -100,20 +101,25 @@ def movement_bound(stream: Stream, step_size: float, *, sharp: bool = False) -> 
     step_size : float
         :math:`\eta > 0`.
     sharp : bool
-        Whether the second form is taken in place of the paper's.
+        Whether the second form, `confidence.step_bound`, replaces the paper's.
 
     Returns
     -------
     float
 
+    Raises
+    ------
+    ValueError
+        If the step size is not positive.
+
     Notes
     -----
-    Paper: `lem:omd-wt-wt-1-bound`, whose statement has the square of the norm on the left.
+    Paper: `lem:omd-wt-wt-1-bound`, which states the first form for the square of the norm.
     """
-    factor = 2.0 if not sharp else 1.0 if stream.n_outcomes == 1 else math.sqrt(2.0)
-    return (
-        factor * as_positive("step_size", step_size) * stream.action_bound / math.sqrt(stream.regularization)
-    )
+    D, lam = stream.action_bound, stream.regularization
+    if sharp:
+        return step_bound(stream.n_outcomes, step_size, lam, D)
+    return 2.0 * as_positive("step_size", step_size) * D / math.sqrt(lam)
 
 
 def regret_terms(
@@ -155,11 +161,11 @@ def regret_terms(
     kappa : float, optional
         :math:`\kappa`; not needed if `uncertainty` is given.
     trace, uncertainty : float, optional
-        :math:`\mathcal T` and :math:`\mathcal A` if they were recorded; by default their bounds, the
-        paper's or, where `sharp`, `sharp_sum_bound` and `sharp_uncertainty_sum_bound`.
+        :math:`\mathcal T` and :math:`\mathcal A` if they were recorded. The default are their bounds: the
+        paper's or, if `sharp`, `sharp_sum_bound` and `sharp_uncertainty_sum_bound`.
     sharp : bool
-        Whether all constants are the sharp ones: the bound for the policy whose bonus has the sharp
-        second-order term, `reward_bonus(..., sharp=True)`.
+        Whether all constants are the sharp ones. The bound then holds for the policy with the sharp bonus,
+        `reward_bonus(..., sharp=True)`.
 
     Returns
     -------
@@ -174,9 +180,9 @@ def regret_terms(
 
     Notes
     -----
-    Paper: `ineq:regret-dfst-bound`, `ineq:regret-dsnd-bound` and what follows them, where
-    :math:`\|r\|_1` has become :math:`\sqrt K R`. The largest eigenvalue of :math:`A(x_t)` may stand
-    for its trace in :math:`\mathcal A`.
+    Paper: `ineq:regret-dfst-bound`, `ineq:regret-dsnd-bound` and the lines after them, where :math:`\|r\|_1`
+    is bounded by :math:`\sqrt K R`. In :math:`\mathcal A` the largest eigenvalue of :math:`A(x_t)` may
+    replace its trace.
     """
     r = as_rewards(rewards)
     if r.size != stream.n_outcomes:
@@ -200,7 +206,7 @@ def regret_terms(
 
 
 def binary_regret_bound(stream: Stream, *, beta: float, kappa: float, sharp: bool = False) -> float:
-    r"""Bound of the regret for K = 1, whatever the best actions are.
+    r"""Bound of the regret for K = 1 that does not depend on the best actions.
 
     .. math:: R \le a\sqrt{R + T/4} + b, \qquad a = 2\sqrt{\beta\mathcal T}, \qquad
               b = \tfrac18\beta\sqrt{\mathcal A\mathcal A'} + 2\gamma_1\beta\mathcal A
@@ -214,7 +220,7 @@ def binary_regret_bound(stream: Stream, *, beta: float, kappa: float, sharp: boo
     kappa : float
         :math:`\kappa`.
     sharp : bool
-        Whether the sums have their sharp bounds in place of the paper's.
+        Whether the sharp bounds of the sums replace the paper's.
 
     Returns
     -------
@@ -228,7 +234,7 @@ def binary_regret_bound(stream: Stream, *, beta: float, kappa: float, sharp: boo
 
     Notes
     -----
-    Paper: `prop:regret-k-eq-1`, as notebook ``13_binary`` proves it, with the slope 1/4 at the best
+    Paper: `prop:regret-k-eq-1`, as proved in notebook ``13_binary``, with the largest slope 1/4 at the best
     actions. :math:`\mathcal A'` is :math:`\mathcal A` with :math:`Z_{t+1}` in place of :math:`Z_t`.
     """
     if stream.n_outcomes != 1:
@@ -242,7 +248,7 @@ def binary_regret_bound(stream: Stream, *, beta: float, kappa: float, sharp: boo
 
 
 def first_useful_horizon(bound: Callable[[int], float], largest_reward: float) -> float:
-    r"""The horizon from which a bound of the regret is below the trivial one, T times the largest reward.
+    r"""The horizon T from which a bound of the regret is below the trivial bound, T times the largest reward.
 
     Parameters
     ----------

@@ -1,9 +1,8 @@
-r"""What optimism costs in a round: the bonus term by term, and the terms of the binary regret.
+r"""The cost of optimism in a round: the bonus term by term, and the terms of the binary regret.
 
-The error of an estimated reward is bounded by a slope times the uncertainty and a curvature times
-its square. How large the curvature can be is known exactly, so each bound comes with the smallest
-constant that holds everywhere, and with the paper's. Derivations: notebooks ``12_optimism`` and
-``13_binary``.
+The error of an estimated reward is at most a slope times the uncertainty plus a curvature times its square.
+The largest possible curvature is known exactly, so that each bound is given with the smallest constant that
+always holds and with the paper's. Derivations: notebooks ``12_optimism`` and ``13_binary``.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from mlogb_core._validation import (
     as_non_negative,
     as_vector,
 )
-from mlogb_core.link import jacobian, outcome_probabilities
+from mlogb_core.link import jacobian, outcome_probabilities, remainder_constant
 
 SLOPE_BOUND = 0.25
 r"""Largest value of :math:`\sigma'` for K = 1, at the logit 0."""
 
-BEND_BOUND = 1.0 / (6.0 * math.sqrt(3.0))
+BEND_BOUND = remainder_constant(1)
 r"""Largest value of :math:`|\sigma''|` for K = 1, where :math:`\sigma = (1 \pm 1/\sqrt3)/2`."""
 
 ROOT_SLOPE_BOUND = 0.125
@@ -88,8 +87,8 @@ def curvature_constant(n_outcomes: int) -> float:
 
     Notes
     -----
-    Paper: `ineq:second-derivative-sigma-bound` has 1 and 1/2, with :math:`\|r\|_1` in place of the
-    spread. Proof: notebook ``01_model``.
+    Paper: `ineq:second-derivative-sigma-bound` has the constants 1 and 1/2, and :math:`\|r\|_1` in place of
+    :math:`\omega(r)`. Proof: notebook ``01_model``.
     """
     return BEND_BOUND * (1.0 if as_integer("n_outcomes", n_outcomes, minimum=1) == 1 else 2.0)
 
@@ -142,7 +141,7 @@ def reward_bonus(
     beta : float
         :math:`\beta \ge 0` with :math:`\|W_* - W_t\|_Z^2 \le \beta`.
     sharp : bool
-        Whether the smallest constant is taken in place of the paper's.
+        Whether the smallest constant replaces the paper's.
 
     Returns
     -------
@@ -155,7 +154,7 @@ def reward_bonus(
 
     Notes
     -----
-    Paper: `lem:diff-rwd-upper-bound`. It holds for K = 1 as well, where the paper does not use it.
+    Paper: `lem:diff-rwd-upper-bound`. It also holds for K = 1, where the paper does not use it.
 
     Examples
     --------
@@ -181,7 +180,7 @@ def reward_bonus(
 
 
 def logit_reach(block: ArrayLike, direction: ArrayLike, beta: float) -> Array:
-    r"""The logits' change :math:`(W_* - W_t)x` that goes furthest in a direction, over the ellipsoid.
+    r"""The change of the logits :math:`(W - W_t)x`, W in the ellipsoid, that is largest in a direction.
 
     .. math:: \{(W - W_t)x : \|W - W_t\|_Z^2 \le \beta\} = \{h : h^\top A(x)^{-1} h \le \beta\},
               \qquad \arg\max_h u^\top h = \sqrt{\beta}\,\frac{A(x)u}{\sqrt{u^\top A(x)u}}
@@ -191,7 +190,7 @@ def logit_reach(block: ArrayLike, direction: ArrayLike, beta: float) -> Array:
     block : (K, K) array
         :math:`A(x)`, symmetric positive semidefinite.
     direction : (K,) array
-        u; any, also one with :math:`A(x)u = 0`, for which the answer is 0.
+        u. If :math:`A(x)u = 0`, the result is 0.
     beta : float
         :math:`\beta \ge 0`.
 
@@ -214,7 +213,7 @@ def binary_terms(
     squares: ArrayLike,
     new_squares: ArrayLike,
 ) -> BinaryTerms:
-    r"""Bound of the regret of single rounds for K = 1, whose first term carries the slope at the truth.
+    r"""Bound of the regret of each round for K = 1, with the slope at the true parameter in its first term.
 
     .. math:: 2\sqrt{\beta_t\,\dot\sigma(w_*^\top x_t)\,\dot\sigma(w_{t+1}^\top x_t)}\,\|x_t\|_{Z_t^{-1}}
               + \tfrac18\sqrt{\beta_t\beta_{t+1}}\,\|x_t\|_{Z_t^{-1}}\|x_t\|_{Z_{t+1}^{-1}}
@@ -241,17 +240,11 @@ def binary_terms(
 
     Notes
     -----
-    Paper: proof of `prop:regret-k-eq-1`. There the second term has 1/4 in place of 1/8 and the
-    third 1 in place of :math:`2\gamma_1 \approx 0.19`; the first lost its 2 when it was summed.
+    Paper: proof of `prop:regret-k-eq-1`, with 1/4 in place of 1/8 in the second term and 1 in place of
+    :math:`2\gamma_1 \approx 0.19` in the third. When the first term is summed, its factor 2 is lost.
     """
-    given = {
-        "slopes": slopes,
-        "new_slopes": new_slopes,
-        "radii": radii,
-        "new_radii": new_radii,
-        "squares": squares,
-        "new_squares": new_squares,
-    }
+    given = {"slopes": slopes, "new_slopes": new_slopes, "radii": radii, "new_radii": new_radii}
+    given |= {"squares": squares, "new_squares": new_squares}
     arrays = [as_finite(name, value) for name, value in given.items()]
     for name, array in zip(given, arrays, strict=True):
         if array.shape != arrays[0].shape:

@@ -1,9 +1,9 @@
-r"""Sums of self-normalised norms: how much uncertainty a stream of actions can meet altogether.
+r"""Sums of self-normalised norms: bounds of the total uncertainty of a stream of actions.
 
-An action is charged its uncertainty under the matrix of the rounds before it. Once added to that
-matrix it is cheaper, so the charges telescope into a determinant. The paper pays for the sketch with
-the factor :math:`\Delta` and with all Kd dimensions; the determinant of the sketch itself needs
-neither. Derivation: notebook ``08_self_normalised``.
+The uncertainty of an action is measured with the matrix of the rounds before it. Each round increases the
+logarithm of the matrix' determinant by about that uncertainty, so that the sum telescopes. In the paper's
+bounds the sketch costs the factor :math:`\Delta` and a term for all Kd dimensions; bounds from the
+determinant of the sketch itself, the sharp ones, need neither. Derivation: notebook ``08_self_normalised``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mlogb_core.link import smoothness
 
 @dataclass(frozen=True)
 class Stream:
-    r"""What is known of a stream of actions and of its sketch after t rounds.
+    r"""The sizes of a problem, and the state of its sketch after t rounds, on which the bounds depend.
 
     Attributes
     ----------
@@ -87,8 +87,8 @@ def trace_constant(n_outcomes: int) -> float:
 
     Notes
     -----
-    The paper has 1, which no K reaches. For K >= 2 it is a supremum, approached as the reference
-    becomes impossible and the others equally likely.
+    Paper: 1, which is not reached for any K. For K >= 2 the constant is a supremum, approached as the
+    reference becomes impossible and the other outcomes equally likely.
     """
     K = as_integer("n_outcomes", n_outcomes, minimum=1)
     return 0.25 if K == 1 else 1.0 - 1.0 / K
@@ -167,7 +167,7 @@ def sketched_sum_bound(stream: Stream, *, printed: bool = False) -> float:
     stream : Stream
         The stream, :math:`\lambda \ge 2LD^2`.
     printed : bool
-        Which of the two.
+        Whether the second form is returned, and not the first.
 
     Returns
     -------
@@ -180,8 +180,8 @@ def sketched_sum_bound(stream: Stream, *, printed: bool = False) -> float:
 
     Notes
     -----
-    Paper: `lem:fd-self-norm-t`. Both hold, neither is always the smaller one. `sharp_sum_bound` is
-    never larger than the first.
+    Paper: `lem:fd-self-norm-t`. Both forms hold, and neither is always the smaller one. `sharp_sum_bound` is
+    never larger than the first form.
     """
     _check_ridge(stream)
     factor = sketch_factor(stream.shrinkage, stream.regularization)
@@ -208,7 +208,7 @@ def sharp_sum_bound(stream: Stream) -> float:
     Parameters
     ----------
     stream : Stream
-        The stream, any :math:`\lambda > 0`. A sketch of buffer 1.
+        The stream, for any :math:`\lambda > 0`, with a sketch of buffer 1.
 
     Returns
     -------
@@ -217,9 +217,9 @@ def sharp_sum_bound(stream: Stream) -> float:
     Notes
     -----
     Not in the paper. It is never larger than `sketched_sum_bound`, and needs no lower bound on
-    :math:`\lambda`: the potential is the determinant of Z, which loses at most
-    :math:`q\,\delta/\lambda` in a shrink by :math:`\delta`. Attained by m + 1 orthogonal actions in
-    turn in the limit of large :math:`\lambda`.
+    :math:`\lambda`. The potential is :math:`\ln|Z|`, which a shrink by :math:`\delta` decreases by at most
+    :math:`q\,\delta/\lambda`. The bound is attained, in the limit of large :math:`\lambda`, if m + 1
+    orthogonal actions are played in turn.
 
     Examples
     --------
@@ -250,7 +250,7 @@ def uncertainty_sum_bound(stream: Stream, kappa: float, *, updated: bool = False
     kappa : float
         :math:`\kappa \ge 1/L` with :math:`\nabla\sigma(W_{s+1}x_s) \succeq \kappa^{-1}I` in all rounds.
     updated : bool
-        Whether the matrix includes the round itself.
+        Whether the matrix includes the Hessian of the round itself.
 
     Returns
     -------
@@ -263,8 +263,8 @@ def uncertainty_sum_bound(stream: Stream, kappa: float, *, updated: bool = False
 
     Notes
     -----
-    Paper: `lem:fd-self-norm-I-xxt-zt` and `lem:fd-self-norm-I-xxt-zt+1`. The latter states the
-    condition on :math:`\lambda` and does not need it.
+    Paper: `lem:fd-self-norm-I-xxt-zt` and `lem:fd-self-norm-I-xxt-zt+1`. The second lemma states the
+    condition on :math:`\lambda` but does not need it.
     """
     kappa = as_positive("kappa", kappa)
     if not updated:
@@ -287,11 +287,11 @@ def sharp_uncertainty_sum_bound(stream: Stream, kappa: float, *, updated: bool =
     Parameters
     ----------
     stream : Stream
-        The stream, any :math:`\lambda > 0`. A sketch of buffer 1.
+        The stream, for any :math:`\lambda > 0`, with a sketch of buffer 1.
     kappa : float
         As in `uncertainty_sum_bound`.
     updated : bool
-        Whether the matrix includes the round itself.
+        Whether the matrix includes the Hessian of the round itself.
 
     Returns
     -------
@@ -299,8 +299,8 @@ def sharp_uncertainty_sum_bound(stream: Stream, kappa: float, *, updated: bool =
 
     Notes
     -----
-    Not in the paper. A shrink may take more from Z in the direction of the action than the round
-    added, so that the second sum is not always the smaller one.
+    Not in the paper. In the direction of the action a shrink may subtract more from Z than the round has
+    added, so that the sum for :math:`Z_{s+1}` is not always the smaller one.
     """
     kappa, lam = as_positive("kappa", kappa), stream.regularization
     most = stream.n_outcomes * stream.action_bound**2 * stream.n_rounds / lam
@@ -311,7 +311,7 @@ def sharp_uncertainty_sum_bound(stream: Stream, kappa: float, *, updated: bool =
 
 
 def _potential(stream: Stream, trace: float, ridge: float) -> float:
-    """Bound of ln|Z|/|ridge I| plus what the shrinks took from it, both with the given ridge."""
+    """Bound of ln(|Z|/|ridge I|) plus the amounts by which the shrinks decreased it, for the given ridge."""
     n, K, rho = stream.n_parameters, stream.n_outcomes, stream.shrinkage
     m = min(stream.sketch_size, n)
     kept = max(trace - (m + 1) * rho, 0.0)

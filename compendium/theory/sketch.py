@@ -1,8 +1,8 @@
-r"""What a Frequent Directions sketch loses: its error rho, the sketching factor, the determinant.
+r"""The loss of a Frequent Directions sketch: its error rho, the sketching factor and the determinant.
 
-The sketch Z and the full matrix H of the same rounds satisfy :math:`Z \preceq H \preceq Z + \rho I`.
-Everything here follows from that and from the trace that the shrinks take away. Derivations:
-notebooks ``06_frequent_directions`` and ``07_sketch_loss``.
+The sketch Z and the full matrix H of the same rounds satisfy :math:`Z \preceq H \preceq Z + \rho I`. All
+bounds here follow from this and from the decrease of the trace in a shrink. Derivations: notebooks
+``06_frequent_directions`` and ``07_sketch_loss``.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from mlogb_core._validation import Array, as_finite, as_integer, as_non_negative
 
 
 def sketch_factor(shrinkage: float, regularization: float) -> float:
-    r"""The sketching factor, the smallest :math:`\Delta` that always has :math:`H \preceq \Delta Z`.
+    r"""The sketching factor, the smallest :math:`\Delta` with :math:`H \preceq \Delta Z` in all cases.
 
     .. math:: \Delta = 1 + \rho/\lambda
 
     Parameters
     ----------
     shrinkage : float
-        :math:`\rho \ge 0`, of the same rounds as Z: :math:`\rho_{1:t-1}` belongs to :math:`Z_t`.
+        :math:`\rho \ge 0` of the same rounds as Z; for :math:`Z_t` it is :math:`\rho_{1:t-1}`.
     regularization : float
         :math:`\lambda > 0`.
 
@@ -39,8 +39,7 @@ def sketch_factor(shrinkage: float, regularization: float) -> float:
 
     Notes
     -----
-    Paper: `lem:fd-reg-sketch-relation`. The constant is attained by m + 1 orthogonal actions of
-    equal norm.
+    Paper: `lem:fd-reg-sketch-relation`. It is attained by m + 1 orthogonal actions of equal norm.
 
     Examples
     --------
@@ -76,15 +75,16 @@ def log_determinant_bound(
     n_parameters : int
         n = Kd >= 1.
     sketch_size : int
-        m >= 1; a larger one than n counts as n. For a buffered sketch its `rank_bound`, and not `sharp`.
+        m >= 1; a value above n has the effect of n. For a buffered sketch m is its `rank_bound`, and `sharp`
+        must be false.
     regularization : float
         :math:`\lambda > 0`.
     shrinkage : float
-        :math:`\rho \ge 0`, of the same rounds as M, or an upper bound of it.
+        :math:`\rho \ge 0` of the same rounds as M, or an upper bound of it.
     trace : float
         :math:`\tau = \operatorname{tr} M \ge 0`, or an upper bound of it.
     sharp : bool
-        Whether the sharp bound is taken in place of the paper's.
+        Whether the sharp bound replaces the paper's.
 
     Returns
     -------
@@ -97,10 +97,10 @@ def log_determinant_bound(
 
     Notes
     -----
-    Paper: `lem:fd-det-origin`, which has :math:`\rho_{1:t}` where :math:`\rho_{1:t-1}` does. The
-    first sharp form is attained (by m + 1 = n orthogonal actions in turn, and m more). The second
-    knows nothing of a sketch and is the smaller one where :math:`\rho` is large. For m < n all three
-    increase with :math:`\rho` and :math:`\tau`, so upper bounds may be inserted.
+    Paper: `lem:fd-det-origin`, with :math:`\rho_{1:t}` where :math:`\rho_{1:t-1}` suffices. The first sharp
+    form is attained, by m + 1 = n orthogonal actions in turn, followed by m more. The second one does not
+    depend on the sketch and is smaller where :math:`\rho` is large. For m < n all three increase with
+    :math:`\rho` and :math:`\tau`, so that upper bounds may be inserted.
 
     Examples
     --------
@@ -132,12 +132,12 @@ def tail_bound(eigenvalues: ArrayLike, sketch_size: int, *, sharp: bool = False)
     Parameters
     ----------
     eigenvalues : (n,) array
-        Eigenvalues >= 0 of :math:`\sum_{s \le t}\nabla^2\ell_s(W_{s+1})`, all rounds included that
-        :math:`\rho_{1:t}` includes, in any order.
+        Eigenvalues >= 0 of :math:`\sum_{s \le t}\nabla^2\ell_s(W_{s+1})`, with all rounds of
+        :math:`\rho_{1:t}`, in any order.
     sketch_size : int
         m >= 1.
     sharp : bool
-        Whether the sharp bound is taken in place of the paper's.
+        Whether the sharp bound replaces the paper's.
 
     Returns
     -------
@@ -150,9 +150,9 @@ def tail_bound(eigenvalues: ArrayLike, sketch_size: int, *, sharp: bool = False)
 
     Notes
     -----
-    Paper: section `ssec:regret-analysis`. The sharp form, whose case k = m says that :math:`\rho` is
-    at most the sum of the eigenvalues beyond the m-th, is attained. It is 0 for a stream of rank m,
-    where the paper's is not.
+    Paper: section `ssec:regret-analysis`. The sharp bound is attained. Its case k = m says that :math:`\rho`
+    is at most the sum of the eigenvalues after the m-th, so that it is 0 for a stream of rank m, where the
+    paper's bound is positive.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def tail_bound(eigenvalues: ArrayLike, sketch_size: int, *, sharp: bool = False)
 
 
 def tail_floor(eigenvalues: ArrayLike, sketch_size: int) -> float:
-    r"""The other side: :math:`\rho \ge h_{m+1}`, as no matrix of rank m comes closer.
+    r"""A lower bound of the sketching error: :math:`\rho \ge h_{m+1}`, as for every matrix of rank m.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def tail_floor(eigenvalues: ArrayLike, sketch_size: int) -> float:
     Returns
     -------
     float
-        The eigenvalue number m + 1, or 0 if there is none.
+        The eigenvalue :math:`h_{m+1}`, or 0 if there is none.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def tail_floor(eigenvalues: ArrayLike, sketch_size: int) -> float:
 
     Notes
     -----
-    Not in the paper. Under any sketch of rank m the error grows at least as fast as this eigenvalue:
+    Not in the paper. For every sketch of rank m the error grows at least as fast as this eigenvalue, so that
     the sketching factor stays bounded only if :math:`h_{m+1}` does.
 
     Examples

@@ -1,13 +1,14 @@
-r"""The round in plain loops, compiled by numba: the same algorithm, the same iterates to roundoff.
+r"""The round in plain loops, compiled by numba: the same algorithm, and the same iterates up to roundoff.
 
-The NumPy form is the one to read; this one is for speed, and `policies.eofd` and `policies.oful`
-take it with `compiled=True`. `policy` has the class that faces policies and curvatures; everything else here
-is its own: `arguments` what kernels take and give, `choose`, `step`, `dense`, `projection`, `eigenpair` and
-`shrink` one part of a round each, `link`, `vectors` and `algebra` what those share, `kernel` how they are
-compiled.
+The NumPy form is the one to read; this form is for speed. `eofd` and `oful` use it with `compiled=True`.
+`policy` holds the class that connects the kernels with policies and curvatures, and only it is used from
+outside. `arguments` defines what the kernels take and return. `choose`, `step`, `dense`, `projection`,
+`eigenpair` and `shrink` each hold one part of a round; `link`, `vectors` and `algebra` hold what these parts
+share, and `kernel` says how they are compiled.
 
-A round over a sketch has five kernels: the Cholesky factor, the choice, the step, for K = 1 the smallest
-eigenpair, and the shrink. They read the basis three times and write it once; a projection reads it once more.
+A round over a sketch calls up to five kernels: the Cholesky factor, the choice, the step, for K = 1 the
+smallest eigenpair, and the shrink. Together they read the basis three times and write it once; a projection
+reads it once more.
 """
 
 from mlogb_core.compiled.policy import CompiledPolicy, compile_kernels

@@ -1,7 +1,7 @@
-"""Cholesky factors and triangular systems of some hundred unknowns at most, four rows at a time.
+"""Cholesky factors and triangular systems of up to some hundred unknowns, four rows at a time.
 
-At orders from 40 to 130 a factor by `numpy.linalg.cholesky` in a kernel takes 1.5 to 2 times as long. NumPy
-has no triangular solution; one that goes row by row takes 2 to 3 times as long.
+Inside a kernel, `numpy.linalg.cholesky` takes 1.5 to 2 times as long at orders from 40 to 130. NumPy has no
+solver for triangular systems, and one that works row by row takes 2 to 3 times as long as this one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from mlogb_core.compiled.vectors import axpy, dot
 
 @kernel
 def cholesky(matrix: Array, n: int, shift: float) -> tuple[Array, bool]:
-    """Upper factor of the leading block of order n less the shift, and if that is positive definite."""
+    """Upper Cholesky factor of the leading block of order n minus `shift` times the identity.
+
+    The second value says whether that matrix is positive definite; otherwise the factor is incomplete.
+    """
     upper = np.zeros((n, n))
     for i in range(n):
         upper[i, i:] = matrix[i, i:n]
@@ -36,8 +39,9 @@ def cholesky(matrix: Array, n: int, shift: float) -> tuple[Array, bool]:
 
 @kernel
 def _factor_four(upper: Array, j: int) -> bool:
-    """Four rows of a Cholesky factor in place, from those above; whether all four pivots are positive."""
-    # A row from its diagonal on; one that numba does not know to be contiguous would not be vectorised.
+    """Compute four rows of a Cholesky factor in place, and return whether all four pivots are positive."""
+    # Slices of one row each, from the diagonal on: numba knows them to be contiguous and vectorises the
+    # loops.
     a, b, c, d = upper[j, j:], upper[j + 1, j:], upper[j + 2, j:], upper[j + 3, j:]
     for k in range(0, j, 2):
         u, v = upper[k, j:], upper[k + 1, j:]
@@ -49,7 +53,7 @@ def _factor_four(upper: Array, j: int) -> bool:
             b[i] -= q * x + f * y
             c[i] -= r * x + g * y
             d[i] -= s * x + h * y
-    # Their corner first: its entries right of the diagonal, and one over those on it.
+    # The 4 x 4 corner comes first: its entries right of the diagonal, and the reciprocals of those on it.
     p = 1.0 / math.sqrt(a[0])
     ab, ac, ad = a[1] * p, a[2] * p, a[3] * p
     q = 1.0 / math.sqrt(b[1] - ab * ab)
@@ -71,7 +75,7 @@ def _factor_four(upper: Array, j: int) -> bool:
 
 @kernel
 def _factor_one(upper: Array, j: int) -> bool:
-    """As `_factor_four`, for one row."""
+    """`_factor_four` for one row."""
     row = upper[j, j:]
     for k in range(j):
         axpy(-upper[k, j], upper[k, j:], row)

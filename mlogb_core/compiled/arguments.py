@@ -1,10 +1,11 @@
-r"""What the kernels take and give, as named tuples: numba knows their fields by name.
+r"""The arguments and results of kernels, as named tuples, whose fields numba knows by name.
 
-K is the number of outcomes, d that of features, r the rank of the sketch and n its rank with the fresh
-directions of a round. All arrays are row-major, writable and of float64 unless it says otherwise.
+K is the number of outcomes, d the number of features, r the rank of the sketch, and n the rank together with
+the fresh directions of a round. Arrays are row-major, writable and of float64 unless stated otherwise.
 
-To recognise a named tuple that comes from Python takes numba half a microsecond, and a plain one a tenth. So
-the kernels of every round take `Bonus` and `Settings` as plain tuples, and name their fields first.
+Passing a named tuple from Python to a kernel costs numba half a microsecond, and a plain tuple a tenth of
+that. So the kernels that are called in every round take `Bonus` and `Settings` as plain tuples and convert
+them first.
 """
 
 from __future__ import annotations
@@ -20,30 +21,31 @@ Indices = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 Numbers = tuple[float, ...]
 
-#: In place of an action's index: a score overflows.
+#: Returned in place of an action's index if a score overflows.
 NO_ACTION = -1
 
-
-#: What a kernel has done of a step: all of it;
+# The states in which a kernel leaves a step.
+#: The step is complete.
 DONE = 0
-#: all but the frame, as the action is nearly in the span of the basis;
+#: The action is nearly in the span of the basis, so that the frame has to be computed with more care.
 WITHOUT_FRAME = 1
-#: all but the projection, as its Krylov space has not settled: the core is that of the step's own matrix;
+#: The step is projected by other means, as its Krylov space is too small. The core is that of the step's
+#: matrix.
 NOT_PROJECTED = 2
-#: nothing, as the step overflows.
+#: The step overflows.
 OVERFLOW = 3
 
 
 class Sketch(NamedTuple):
     r"""The low-rank part of :math:`Z = \lambda I + B^\top C B`, and room for the directions of a round."""
 
-    rows: Array  #: (at least r, Kd): B, and behind it the room
+    rows: Array  #: (at least r, Kd): B, followed by the room for fresh directions
     core: Array  #: (r, r): C
     ridge: Array  #: (r, r): the upper triangular R with R'R = lambda I + C
 
 
 class Candidates(NamedTuple):
-    """Scores of n actions without the bonus, and what the bonus depends on besides A(x)."""
+    """Scores of n actions without the bonus, and all that the bonus depends on other than A(x)."""
 
     actions: Array  #: (n, d)
     squares: Array  #: (n,): squared lengths
@@ -58,21 +60,21 @@ class Bonus(NamedTuple):
     half_sum: float  #: half the sum of the rewards
     regularization: float
     tie_tolerance: float
-    slack: float  #: the share that roundoff may add to a bound that is attained
+    slack: float  #: `_thresholds.SLACK`
 
 
 class Search(NamedTuple):
-    """What is known so far of the scores of n actions; the arrays change as actions are scored."""
+    """The state of the search for the best of n actions; its arrays change as actions are scored."""
 
     upper: Array  #: (n,): upper bounds of the scores
     order: Indices  #: (n,): the actions by falling upper bounds
     scores: Array  #: (n,)
     known: Flags  #: (n,): whether the action has been scored
-    finite: bool  #: whether all bounds are
+    finite: bool  #: whether all upper bounds are finite
 
 
 class Batch(NamedTuple):
-    """The actions to score next; if there are none, the choice."""
+    """The actions to score next and, if there are none, the choice."""
 
     actions: Indices
     action: int
@@ -114,7 +116,7 @@ class Loss(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A projected step over a sketch, as far as it has been taken."""
+    """A projected step over a sketch, complete or not."""
 
     state: int  #: `DONE`, `WITHOUT_FRAME`, `NOT_PROJECTED` or `OVERFLOW`
     parameter: Array  #: (K, d)
@@ -124,7 +126,7 @@ class Step(NamedTuple):
 
 
 class Projection(NamedTuple):
-    """A point in coordinates of the joint basis, the multiplier, and whether roundoff alone is left."""
+    """A point in coordinates of the joint basis, the multiplier, and whether the error is only roundoff."""
 
     point: Array
     multiplier: float

@@ -1,7 +1,8 @@
-"""The choice: `choice.choose_pruned` over the bounds and scores of `OptimisticPolicy`, with two at first.
+"""The choice of an action: `choice.choose_pruned` with the bounds and scores of `OptimisticPolicy`.
 
-Actions are scored in the order of their upper bounds until no other one can change the choice, its margin
-or the scale of the tie rule. How many are scored at once doubles from 2.
+Actions are scored in the order of their upper bounds, until no other action can change the choice, its margin
+or the scale of the rule for ties. The first batch has two actions, and each batch is twice as large as the
+one before.
 """
 
 from __future__ import annotations
@@ -12,15 +13,7 @@ import numpy as np
 
 from mlogb_core._validation import Array
 from mlogb_core.compiled.algebra import forward
-from mlogb_core.compiled.arguments import (
-    NO_ACTION,
-    Batch,
-    Bonus,
-    Candidates,
-    Indices,
-    Numbers,
-    Search,
-)
+from mlogb_core.compiled.arguments import NO_ACTION, Batch, Bonus, Candidates, Indices, Numbers, Search
 from mlogb_core.compiled.dense import inverse_blocks
 from mlogb_core.compiled.kernel import kernel
 from mlogb_core.compiled.vectors import BLOCK, add_products, add_products_twice, dot
@@ -28,7 +21,7 @@ from mlogb_core.compiled.vectors import BLOCK, add_products, add_products_twice,
 
 @kernel
 def start_search(candidates: Candidates, bonus: Bonus) -> Search:
-    """Upper bounds of the scores, by the bonus of A(x) = |x|^2 I / lambda; no score is known yet."""
+    """Upper bounds of the scores, from the bonus for A(x) = |x|^2 I / lambda; no action is scored yet."""
     _, squares, value, slopes = candidates
     n, K = slopes.shape
     upper, checksum = np.empty(n), 0.0
@@ -65,7 +58,7 @@ def next_batch(candidates: Candidates, search: Search, tie_tolerance: float, lim
         if action == NO_ACTION and gap <= tie_tolerance:
             action = a
         if gap == 0.0 and not beside_best:
-            beside_best = True  # the best score itself has no distance from the boundary
+            beside_best = True  # The margin compares the best score with the other ones.
         else:
             margin = min(margin, abs(gap - tie_tolerance))
     index, size = np.empty(min(limit, n - count), dtype=np.intp), 0
@@ -84,7 +77,7 @@ def next_batch(candidates: Candidates, search: Search, tie_tolerance: float, lim
 
 @kernel
 def score(candidates: Candidates, search: Search, bonus: Bonus, index: Indices, blocks: Array) -> None:
-    """Enter the scores of some actions from their K x K blocks A(x)."""
+    """Write the scores of some actions, computed from their K x K blocks A(x), into the search."""
     _, _, value, slopes = candidates
     scores, known, K = search.scores, search.known, slopes.shape[1]
     for c in range(index.size):
@@ -109,8 +102,8 @@ def choose_by_sketch(
 ) -> tuple[int, float, int, Array]:
     """The choice among `Candidates` over a `Sketch`, with the numbers of a `Bonus`.
 
-    Returns the action, or `NO_ACTION` if a bound overflows; its margin; how many actions were scored; and the
-    image of the chosen one.
+    Returns the action, or `NO_ACTION` if a bound overflows; its margin; the number of actions scored; and the
+    image of the chosen action.
     """
     bonus = Bonus(*numbers)
     candidates, (n, K) = Candidates(actions, squares, value, slopes), slopes.shape
@@ -130,7 +123,7 @@ def choose_by_sketch(
 def choose_by_inverse(
     actions: Array, squares: Array, value: Array, slopes: Array, inverse: Array, numbers: Numbers
 ) -> tuple[int, float, int, Array]:
-    """As `choose_by_sketch`, over the lower triangle of the full matrix' inverse."""
+    """`choose_by_sketch` over the full matrix, of whose inverse the lower triangle is given."""
     bonus = Bonus(*numbers)
     candidates, (n, K) = Candidates(actions, squares, value, slopes), slopes.shape
     search, images = start_search(candidates, bonus), np.empty((n, K, inverse.shape[0]))
@@ -149,9 +142,9 @@ def choose_by_inverse(
 def sketch_blocks(
     actions: Array, index: Indices, rows: Array, ridge: Array, regularization: float, images: Array
 ) -> Array:
-    """A(x) of some actions, and their images: see `LowRankCurvature.inverse_blocks`.
+    """A(x) of some actions, whose images are written into `images`: see `LowRankCurvature.inverse_blocks`.
 
-    The basis is read once for all of them, for two at a time.
+    Each block of the basis is read from memory once, and then used for two actions at a time.
     """
     n, K, r, d = index.size, images.shape[1], ridge.shape[0], actions.shape[1]
     basis = rows[:r]

@@ -1,4 +1,4 @@
-"""The round over the full matrix, of whose inverse the lower triangle is given, column-major."""
+"""The round over the full matrix, whose inverse is given by its lower triangle, column-major."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ from mlogb_core.compiled.vectors import add_rows, axpy, dot
 
 @kernel
 def inverse_blocks(actions: Array, index: Indices, inverse: Array, images: Array) -> Array:
-    """A(x) of some actions, and their images; the inverse is read once for all of them.
+    """A(x) of some actions, whose images are written into `images`; the inverse is read once for all.
 
-    A column's part in block row i gives an entry of row i of the image by a dot product, and by
-    symmetry a multiple of that part to the image's row of the column's own block. Two columns and two
-    actions at a time: what is loaded once then serves up to eight multiplications.
+    Take the part of a column in block row i. Its dot product with x is an entry of row i of the image. By
+    symmetry the part is also a row of the inverse, a multiple of which is added to the image's row for the
+    block of the column. Two columns and two actions are processed together, so that each number that is
+    loaded serves up to eight multiplications.
     """
     n, K, d = index.size, images.shape[1], actions.shape[1]
     for c in range(n):
         images[index[c]] = 0.0
     for j in range(K):
         for b in range(0, d, 2):
-            pair = 1 if b + 1 < d else 0  # else the column is its own neighbour, with the weight 0
+            pair = 1 if b + 1 < d else 0  # A last column without a neighbour is paired with itself, weight 0.
             column, other = j * d + b, j * d + b + pair
             for i in range(j, K):
-                # In the diagonal block, below the two columns' 2 x 2 corner, which follows.
+                # In the diagonal block the rows below the 2 x 2 corner of the two columns; the corner
+                # follows.
                 first = b + 1 + pair if i == j else 0
                 start, stop = i * d + first, (i + 1) * d
                 p, q = inverse[start:stop, column], inverse[start:stop, other]
@@ -121,8 +123,8 @@ def step_by_inverse(
 ) -> tuple[Array, float, Array, bool]:
     """The step before its projection: see `DenseCurvature.newton_step`.
 
-    Returns the point; a lower bound of the largest eigenvalue of the step's own matrix; and, as from
-    `change_of_inverse`, what that matrix changes in the inverse: no rows if the point is in the ball.
+    Returns the point; a lower bound of the largest eigenvalue of the Hessian that the step adds; and, as
+    `change_of_inverse`, the change of the inverse by that Hessian, without rows if the point is in the ball.
     """
     loss, block = loss_at(parameter, action, outcome), _block(image, action)
     weights = step_weights(block, loss, step_size)
@@ -136,11 +138,11 @@ def step_by_inverse(
 
 @kernel
 def change_of_inverse(parameter: Array, action: Array, image: Array) -> tuple[float, Array, bool]:
-    r"""What the Hessian at a parameter changes in the inverse.
+    r"""The change of the inverse by the Hessian of a round.
 
-    Returns a lower bound of the Hessian's largest eigenvalue; rows R with
-    :math:`(H + XFF^\top X^\top)^{-1} = H^{-1} - R^\top R`; and whether the K x K matrix behind R is positive
-    definite in double precision.
+    Returns a lower bound of that Hessian's largest eigenvalue; rows R with
+    :math:`(H + XFF^\top X^\top)^{-1} = H^{-1} - R^\top R`; and whether the K x K matrix from whose Cholesky
+    factor R is computed is positive definite in double precision.
     """
     factor = loss_at(parameter, action, 0).factor
     rows, definite = _change(factor, _block(image, action), image)
@@ -149,7 +151,7 @@ def change_of_inverse(parameter: Array, action: Array, image: Array) -> tuple[fl
 
 @kernel
 def _change(factor: Array, block: Array, image: Array) -> tuple[Array, bool]:
-    """The rows of `change_of_inverse`, and if there are any: see `base.inverse_change`."""
+    """The last two results of `change_of_inverse`; see `base.inverse_change`."""
     K, columns = factor.shape[0], factor.T.copy()
     inner, product, rows = np.empty((K, K)), np.zeros((K, K)), np.zeros_like(image)
     for k in range(K):
@@ -159,7 +161,7 @@ def _change(factor: Array, block: Array, image: Array) -> tuple[Array, bool]:
         inner[k, k] += 1.0
     upper, definite = cholesky(inner, K, 0.0)
     if definite:
-        for k in range(K):  # the columns of L^-1 F' for the lower factor L, in the place of the product
+        for k in range(K):  # With the lower factor L, `product` now receives the columns of L^-1 F'.
             product[k] = factor[k]
             forward(upper, product[k])
         for i in range(K):

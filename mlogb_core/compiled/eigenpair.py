@@ -1,17 +1,19 @@
-r"""The smallest eigenpair of a core: for K = 1 what a shrink needs, and what would take most of a round.
+r"""The smallest eigenpair of a core, which a shrink needs for K = 1; LAPACK takes most of a round for it.
 
-With the last row and column set apart, :math:`M = \begin{pmatrix} C & b \\ b^\top & c\end{pmatrix}`,
-an eigenvalue below those of C is a root of
+Write the matrix as :math:`M = \begin{pmatrix} C & b \\ b^\top & c\end{pmatrix}`, with its last row and column
+set apart. An eigenvalue of M below those of C is a root of
 
-.. math:: h(\mu) = c - \mu - b^\top (C - \mu I)^{-1} b,
+.. math:: h(\mu) = c - \mu - b^\top (C - \mu I)^{-1} b
 
-with the eigenvector :math:`(-(C - \mu I)^{-1}b,\, 1)`. There h is decreasing, so that it has at most
-one root, and by interlacing that is the smallest eigenvalue of M. With a Cholesky factor of
-:math:`C - \sigma I`, j steps of Lanczos' method from b give a rational function with the first 2j
-derivatives of h in :math:`\sigma`. By Gauss' quadrature it exceeds h, and so does its root exceed
-:math:`\mu`. A few steps from 0 lead near enough that at the next :math:`\sigma` two or three reach
-roundoff. That this second Cholesky factor exists proves :math:`\mu \le \sigma < \lambda_{\min}(C)`:
-no smaller eigenvalue was missed. The residual is measured, and that the vector's value is this root.
+and has the eigenvector :math:`(-(C - \mu I)^{-1}b,\, 1)`. Below the eigenvalues of C the function h
+decreases, so that it has at most one root there, and by interlacing this is the smallest eigenvalue of M.
+
+The root is found with models of h. With a Cholesky factor of :math:`C - \sigma I`, j steps of Lanczos' method
+from b give a rational function that has the first 2j derivatives of h at :math:`\sigma`. By Gauss' quadrature
+this model is at least h, so that its root is at least :math:`\mu`. The model at :math:`\sigma = 0` is used to
+find a second :math:`\sigma` near the root, where two or three steps reach roundoff. The second Cholesky
+factor exists only if :math:`\sigma < \lambda_{\min}(C)`, which proves that no smaller eigenvalue was missed.
+Finally the residual of the eigenvector is measured, and its Rayleigh quotient is compared with the root.
 """
 
 from __future__ import annotations
@@ -26,12 +28,12 @@ from mlogb_core.compiled.algebra import backward, cholesky, forward
 from mlogb_core.compiled.kernel import kernel
 from mlogb_core.compiled.vectors import add_products, add_rows, axpy, dot
 
-#: Order from which on LAPACK's Cholesky factor, by blocks, takes less time than a kernel's.
+#: From this order on LAPACK's blocked Cholesky factorisation is faster than the kernel's.
 BLOCKED = 128
 #: An eigenvalue, its unit vector, and whether it has been shown to be the smallest one.
 Pair = tuple[float, Array, bool]
-_ROUGHLY = 3e-3  # how well a root is known where the next shift is taken
-_STEPS = 24  # of Lanczos' method
+_ROUGHLY = 3e-3  # relative change of the root at which the first model's search ends
+_STEPS = 24  # most steps of Lanczos' method
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -40,7 +42,7 @@ def smallest_eigenpair(matrix: Array) -> Pair:
     if len(matrix) < BLOCKED:
         return _smallest_by_kernel(matrix)
     n, shift = len(matrix) - 1, 0.0
-    for enough in (_ROUGHLY, 0.0):  # as in the kernel, with LAPACK's factor
+    for enough in (_ROUGHLY, 0.0):  # the same search as in `_smallest_by_kernel`, with LAPACK's factor
         leading = matrix[:n, :n].copy()
         leading.flat[:: n + 1] -= shift
         factor, info = dpotrf(leading.T, lower=1, clean=0, overwrite_a=1)
@@ -69,10 +71,11 @@ def _smallest_by_kernel(matrix: Array) -> Pair:
 
 @kernel
 def _secular_root(upper: Array, matrix: Array, shift: float, enough: float) -> tuple[float, Pair]:
-    """The root of the model at a shift, of which `upper` is the Cholesky factor of the leading block.
+    """The root of the model at a shift, minus that shift, and the eigenpair if it is certain.
 
-    Lanczos' vectors are added until the root changes by no more than the share `enough` of itself, which
-    leaves the vector undone, or until the residual is roundoff. Returned is the root less the shift.
+    `upper` is the Cholesky factor of the shifted leading block. Lanczos' vectors are added until the relative
+    change of the root is at most `enough`, in which case the eigenvector is not computed, or until the
+    residual is roundoff.
     """
     n, scale = upper.shape[0], 0.0
     for i in range(n + 1):
@@ -98,7 +101,7 @@ def _secular_root(upper: Array, matrix: Array, shift: float, enough: float) -> t
         add_rows(-overlap[: j + 1], vectors, 0, n, new)
         off_diagonal[j] = math.sqrt(dot(new, new))
         old = root
-        if j == 0:  # the larger root of a quadratic equation lies behind the pole
+        if j == 0:  # The model is a quadratic equation; its larger root lies beyond the pole.
             a = diagonal[0]
             root = math.sqrt((1.0 - a * corner) ** 2 + 4.0 * a * square)
             root = 2.0 * (corner - square) / (1.0 + a * corner + root)
@@ -112,10 +115,10 @@ def _secular_root(upper: Array, matrix: Array, shift: float, enough: float) -> t
             vector[n] = 1.0
             vector /= math.sqrt(dot(vector, vector))
             value, residual = _rayleigh(matrix, vector)
-            # A leading block that is singular to roundoff may have a root at 0 and a vector of another pair.
+            # If the leading block is singular up to roundoff, a root at 0 may belong to another eigenvector.
             certain = residual <= 8.0 * _EPS * scale and value - shift <= 8.0 * _EPS * scale
             return root, (value, vector, certain)
-        if j > 0 and abs(root - old) < enough * abs(root):  # a root can stand still before its vector
+        if j > 0 and abs(root - old) < enough * abs(root):  # The root may converge before the vector does.
             break
         new /= off_diagonal[j]
     return root, (0.0, vector, False)
@@ -125,9 +128,10 @@ def _secular_root(upper: Array, matrix: Array, shift: float, enough: float) -> t
 def _model_root(
     diagonal: Array, off_diagonal: Array, square: float, corner: float, start: float
 ) -> tuple[float, Array, float]:
-    """The root below the pole of `corner - x - square * g[0]`, with (I - x T) g the first unit vector.
+    """The root, below the pole, of `corner - x - square * g[0]`, where (I - x T) g is the first unit vector.
 
-    By Newton's method, kept in a bracket. Also returns g and the negative of the derivative.
+    T is the tridiagonal matrix. Newton's method is safeguarded by a bracket. Also returned are g and the
+    negative of the derivative.
     """
     n, root = diagonal.size, start
     low, high = -np.inf, np.inf

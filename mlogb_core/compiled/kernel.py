@@ -1,8 +1,9 @@
-"""How a function becomes a kernel, and when a kernel that numba keeps on disk is still valid.
+"""How a function becomes a kernel, and when a compiled kernel that numba has stored on disk is still valid.
 
-numba compares a kernel on disk with the file of that kernel alone. A kernel contains the code of all kernels
-that it calls, and those live in other files; so here it is compared with all files of this folder. What a
-kernel needs from outside the folder, a threshold for instance, is therefore an argument and no global name.
+numba recompiles a stored kernel if the file that defines it has changed. But a kernel contains the code of
+all kernels that it calls, which live in other files of this folder. Here a stored kernel is therefore valid
+only as long as no file of the folder changes. For the same reason a kernel takes what it needs from outside
+the folder, a threshold for instance, as an argument and not as a global name.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def kernel(function: Function) -> Function:
-    """Compile; sums may be reordered and fused, infinities and NaN keep their meaning."""
+    """Compile a function. The compiler may reorder and fuse sums; infinities and NaN keep their meaning."""
     return _compile(function, {"reassoc", "contract"})
 
 
 def exact_kernel(function: Function) -> Function:
-    """Compile with each operation rounded as it is written: a fused sum would round one product of two."""
+    """Compile a function with every operation rounded as written, so that `p * x + q * y` is not fused."""
     return _compile(function, set())
 
 
@@ -34,9 +35,9 @@ def _compile(function: Function, fastmath: set[str]) -> Function:
     options: dict[str, Any] = {"fastmath": fastmath, "error_model": "numpy"}
     try:
         compiled = njit(cache=True, **options)(function)
-    except RuntimeError:  # neither the package's folder nor the user's can be written
+    except RuntimeError:  # numba can write neither to the package's folder nor to the user's.
         return cast(Function, njit(**options)(function))
-    on_disk = getattr(compiled, "_cache", None)  # there is none with NUMBA_DISABLE_JIT=1
+    on_disk = getattr(compiled, "_cache", None)  # With NUMBA_DISABLE_JIT=1 there is no cache.
     if on_disk is not None:
         on_disk._cache_file._source_stamp = _SOURCES
     return cast(Function, compiled)

@@ -1,8 +1,8 @@
-"""The policy whose rounds are played by kernels: the only module here that knows policies and curvatures.
+"""The policy that plays its rounds with kernels; the only module here that uses policies and curvatures.
 
-State, validation, radius and errors are those of `OptimisticPolicy`, so that a saved state can go on in
-either form. Large factorisations, products with several vectors at once, eigenpairs for K > 1 and what a
-kernel leaves undone are the business of BLAS and LAPACK, called between the kernels.
+State, checks, radius and errors are those of `OptimisticPolicy`, so that a saved state can be continued in
+either form. Between the kernels BLAS and LAPACK compute large factorisations, products with several vectors
+at once, eigenpairs for K > 1, and the cases that a kernel leaves open.
 """
 
 from __future__ import annotations
@@ -15,13 +15,7 @@ import numpy as np
 from scipy.linalg.blas import dsymv, dsyrk
 
 from mlogb_core import _thresholds
-from mlogb_core._linalg import (
-    add_product,
-    add_to_diagonal,
-    cholesky,
-    cholesky_solve,
-    smallest_eigenpairs,
-)
+from mlogb_core._linalg import add_product, add_to_diagonal, cholesky, cholesky_solve, smallest_eigenpairs
 from mlogb_core._validation import Array
 from mlogb_core.choice import Choice
 from mlogb_core.compiled import algebra
@@ -52,11 +46,11 @@ from mlogb_core.policies.optimistic import Estimate, OptimisticPolicy, Selected
 from mlogb_core.projection import Resolvent, project_by_lanczos, project_onto_ball
 from mlogb_core.radius import ConstantRadius
 
-#: Numbers in a basis from which on, for K > 1, the products are BLAS' business.
+#: If the basis holds this many numbers and K > 1, BLAS computes the products with it.
 WIDE = 100_000
-#: Order of the core from which on its smallest eigenpair is found faster than by LAPACK's driver.
+#: From this order of the core on `smallest_eigenpair` is faster than LAPACK's driver.
 LARGE = 20
-_TINY = 3  # features of the problem on which the kernels are compiled
+_TINY = 3  # number of features of the problem on which the kernels are compiled
 
 
 class CompiledPolicy(OptimisticPolicy):
@@ -74,9 +68,8 @@ class CompiledPolicy(OptimisticPolicy):
 
     Notes
     -----
-    A subclass may override `select`, `scores` and `update`. What they are made of (names with an underscore)
-    are kernels here, and an `OptimisticPolicy` that changes one of these has to be played without
-    `compiled=True`.
+    A subclass may override `select`, `scores` and `update`. The methods with an underscore are replaced by
+    kernels here, so that a change of one of those in `OptimisticPolicy` needs the NumPy form.
     """
 
     compiled = True
@@ -94,7 +87,7 @@ class CompiledPolicy(OptimisticPolicy):
 
     @curvature.setter
     def curvature(self, curvature: Any) -> None:
-        # Exactly these: of a subclass the kernels would leave out what it does otherwise.
+        # The kernels would ignore what a subclass changes, so that subclasses are refused as well.
         if type(curvature) not in (FrequentDirections, DenseCurvature):
             raise ValueError(
                 "curvature must be a sketch or the full Hessian, of the class FrequentDirections or "
@@ -122,11 +115,11 @@ class CompiledPolicy(OptimisticPolicy):
             selection = choose_by_sketch(*estimate, curvature._rows, self._ridge(), numbers)
         action, margin, scored, image = selection
         if action == NO_ACTION:
-            return super()._best(estimate)  # which tells overflow from a large sum
+            return super()._best(estimate)  # A sum has overflowed; this raises if a score overflows too.
         return Choice(action, margin), scored, Selected(estimate.actions[action].copy(), image)
 
     def _best_by_blas(self, estimate: Estimate, bonus: Bonus) -> tuple[Choice, int, Selected | None]:
-        """As `choose_by_sketch`, with the products left to BLAS."""
+        """`choose_by_sketch` with the products computed by BLAS."""
         sketch, candidates, limit = self.curvature, Candidates(*estimate), 2
         search = start_search(candidates, bonus)
         if not search.finite:
@@ -143,15 +136,15 @@ class CompiledPolicy(OptimisticPolicy):
             limit *= 2
 
     def _batch_size(self) -> int:
-        return 2  # choosing takes no time here
+        return 2  # Pruning costs nothing in a kernel.
 
     def _is_wide(self) -> bool:
-        """Whether products with K vectors at once pay for the call of BLAS."""
+        """Whether products with K vectors at once are faster by BLAS than in a kernel."""
         curvature = self.curvature
         return bool(curvature.n_outcomes > 1 and curvature.image_cost >= WIDE)
 
     def _ridge(self) -> Array:
-        """The transposed Cholesky factor, whose rows are contiguous."""
+        """The upper Cholesky factor R of `Sketch`, with contiguous rows: the transpose of the stored one."""
         sketch = self.curvature
         if sketch._factor is None:
             rank = len(sketch.core)
@@ -159,7 +152,7 @@ class CompiledPolicy(OptimisticPolicy):
                 return np.empty((0, 0))
             if rank < BLOCKED:
                 upper, definite = algebra.cholesky(sketch.core, rank, -sketch.regularization)
-                if definite:  # else LAPACK has the last word, and the message
+                if definite:  # Otherwise LAPACK tries below, and raises if it fails too.
                     sketch._factor = upper.T
         ridge: Array = sketch._ridge_factor().T if sketch._factor is None else sketch._factor.T
         return ridge
@@ -182,7 +175,7 @@ class CompiledPolicy(OptimisticPolicy):
         return Learned(parameter, moved)
 
     def _step(self, action: Array, image: Array, outcome: int) -> Step:
-        """The projected step and the core of the joint basis that follows."""
+        """The projected step, with the new core in the joint basis."""
         sketch, wide, parameter = self.curvature, self._is_wide(), self.parameter
         view = sketch._rows, sketch.core, self._ridge()
         numbers = (
@@ -207,7 +200,7 @@ class CompiledPolicy(OptimisticPolicy):
         return taken
 
     def _projected(self, view: Sketch, frame: Frame, taken: Step, action: Array) -> Step:
-        """As in `LowRankCurvature.newton_step`, by Cholesky factors: for an ill-conditioned core."""
+        """The projection by Cholesky factors, for ill-conditioned cores; `LowRankCurvature.newton_step`."""
         lam, point, n = self.curvature.regularization, taken.parameter.reshape(-1), len(taken.core)
         rows = view.rows[:n]
         local = rows @ point
@@ -235,7 +228,7 @@ class CompiledPolicy(OptimisticPolicy):
         return Step(DONE, parameter, multiplier, core, float(core.diagonal().max(initial=0.0)))
 
     def _add(self, core: Array, largest: float) -> None:
-        """What `FrequentDirections.add` does, with the core of the joint basis at hand."""
+        """`FrequentDirections.add`, from the core in the joint basis that the step has computed."""
         sketch, n, kept = self.curvature, len(core), self.curvature.sketch_size
         check_regularization(sketch.regularization, largest)
         if n <= kept or not sketch._is_due():
@@ -250,7 +243,7 @@ class CompiledPolicy(OptimisticPolicy):
         sketch.shrinkage += discarded
 
     def _step_by_inverse(self, action: Array, image: Array, outcome: int) -> tuple[Array, float]:
-        """What `DenseCurvature.newton_step` does."""
+        """`DenseCurvature.newton_step` with kernels."""
         taken = step_by_inverse(self.parameter, action, image, outcome, self.step_size, self.norm_bound)
         parameter, largest, rows, definite = taken
         self._check(largest, definite)
@@ -264,7 +257,7 @@ class CompiledPolicy(OptimisticPolicy):
         return point.reshape(parameter.shape), multiplier
 
     def _change_inverse(self, parameter: Array, action: Array, image: Array) -> None:
-        """What `DenseCurvature.add` does."""
+        """`DenseCurvature.add` with kernels."""
         largest, rows, definite = change_of_inverse(parameter, action, image)
         self._check(largest, definite)
         dsyrk(-1.0, rows.T, beta=1.0, c=self.curvature.inverse, lower=1, overwrite_c=1)
@@ -277,7 +270,7 @@ class CompiledPolicy(OptimisticPolicy):
 
 
 def _smallest(core: Array, count: int) -> tuple[float, Array]:
-    """What a shrink takes from a core, and the eigenvectors that it removes, as rows."""
+    """The amount that a shrink subtracts from a core, and the eigenvectors that it removes, as rows."""
     if count == 1 and len(core) >= LARGE:
         value, vector, certain = smallest_eigenpair(core)
         if certain:
@@ -287,13 +280,13 @@ def _smallest(core: Array, count: int) -> tuple[float, Array]:
 
 
 def _writable(array: Array) -> Array:
-    """The array, or its copy if it is read-only or not aligned: numba would compile each kernel again."""
+    """The array, or a copy if it is read-only or not aligned, for which numba would compile anew."""
     return array if array.flags.behaved else array.copy()
 
 
 @cache
 def compile_kernels() -> None:
-    """Play a few rounds of a tiny problem, so that no round of a larger one waits for the compiler."""
+    """Compile all kernels by playing a tiny problem, so that no later round waits for the compiler."""
     settings: dict[str, Any] = {"step_size": 5.0, "norm_bound": 0.5, "radius": ConstantRadius(0.1)}
     identity = np.eye(_TINY)
     for n_outcomes in (1, 2):
@@ -304,8 +297,8 @@ def compile_kernels() -> None:
             policy = CompiledPolicy(curvature, np.ones(n_outcomes), **settings)
             for actions in identity[np.arange(2 * _TINY)[:, None] % _TINY - np.arange(2)]:
                 policy.update(actions[policy.select(actions)], 0)
-            policy.update(np.zeros(_TINY), 0)  # the frame is not left to the kernel
-    # And what so small a problem never needs.
+            policy.update(np.zeros(_TINY), 0)  # an action for which a kernel finds no frame
+    # The calls below compile what so small a problem does not use.
     estimate = policy._estimate(identity, np.ones(_TINY))
     policy._best_by_blas(estimate, Bonus(0.1, 0.5, 1.0, 0.0, 0.0))
     movement(policy.parameter, policy.parameter, identity[0], 0, 1.0, 0.0)

@@ -1,4 +1,4 @@
-"""Projection onto the ball in coordinates of the joint basis, in a Krylov space of the step's own matrix."""
+"""Projection onto the ball, in coordinates of the joint basis and a Krylov space of the step's matrix."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from mlogb_core.compiled.arguments import Projection, Settings
 from mlogb_core.compiled.kernel import kernel
 from mlogb_core.compiled.vectors import add_products, add_rows, axpy, dot
 
-#: Steps of Lanczos' method after which Cholesky factors, made outside the kernel, take over.
+#: Most steps of Lanczos' method. If they do not suffice, the projection is computed by Cholesky factors.
 STEPS = 24
 
 
 @kernel
 def project_in_krylov_space(core: Array, local: Array, rest: float, settings: Settings) -> Projection:
-    r"""Project a point, given by its n coordinates in the basis and the length of what is outside it.
+    r"""Project a point, given by its n coordinates in the basis and the length of its component outside.
 
-    Galerkin's solution of :math:`(\tilde Z + \nu I) w = \tilde Z w'` in the space of Lanczos' vectors has the
-    length S by the choice of the multiplier. The space grows until the residual bounds the error by roundoff;
-    after `STEPS` vectors it is left unsettled.
+    In the space of Lanczos' vectors, Galerkin's solution of :math:`(\tilde Z + \nu I) w = \tilde Z w'` has
+    length S for one multiplier. The space grows until the residual shows that the error is roundoff. If this
+    takes more than `STEPS` vectors, the result is returned as not settled.
     """
     n, norm = local.size, math.sqrt(dot(local, local) + rest * rest)
     size = min(n + 1, STEPS)
@@ -60,9 +60,9 @@ def project_in_krylov_space(core: Array, local: Array, rest: float, settings: Se
 def _tridiagonal_root(
     diagonal: Array, off_diagonal: Array, norm: float, start: float, settings: Settings
 ) -> Projection:
-    """The multiplier at which a tridiagonal matrix projects the first axis times `norm` onto the sphere.
+    """The multiplier and projection of `norm` times the first unit vector, for a tridiagonal matrix.
 
-    By Newton's method for S over the length: see `mlogb_core.projection`.
+    Newton's method is applied to S over the length, as in `mlogb_core.projection`.
     """
     n, multiplier = diagonal.size, start
     pivot, ratio, solution, half = np.empty(n), np.zeros(n), np.empty(n), np.empty(n)

@@ -1,4 +1,4 @@
-"""The shrink of a sketch, behind a block reflector: see `curvature.frequent_directions`."""
+"""The shrink of a sketch by a block reflector: see `curvature.frequent_directions`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mlogb_core.compiled.vectors import BLOCK, add_products, add_rows, axpy, dot
 def shrink(
     rows: Array, core: Array, removed: Array, kept: int, discarded: float, deflate: bool
 ) -> tuple[Array, Array]:
-    r"""The core without k directions and less the discarded amount; the basis too, in place, if asked.
+    r"""Remove k directions from the core and subtract the discarded amount; update the basis if `deflate`.
 
-    Of the reflector :math:`I - M Y^\top` the columns of Y take the place of the k rows of `removed`, and
-    those of M are returned. The reflected core is :math:`C - M V^\top - V M^\top` for
+    For the reflector :math:`I - M Y^\top` the columns of Y replace the k rows of `removed`, and those of M
+    are returned beside the new core. The reflected core is :math:`C - M V^\top - V M^\top` with
     :math:`V = C Y - \tfrac12 M Y^\top C Y`, symmetric to the bit.
     """
     k, n = removed.shape
@@ -46,11 +46,11 @@ def shrink(
 
 @kernel
 def _polar(columns: Array) -> tuple[Array, Array]:
-    """See `_linalg.polar`; the matrix is given by its columns.
+    """`_linalg.polar` for a matrix that is given by its columns.
 
-    By Jacobi's rotations of the columns, whose lengths become the singular values: for K from 2 to 8 this
-    takes a third to two thirds of the time of `numpy.linalg.svd`. The factors are as accurate with small
-    singular values as with large ones, as long as products of squares do not underflow.
+    Jacobi's rotations make the columns orthogonal, so that their lengths are the singular values. For K from
+    2 to 8 this takes a third to two thirds of the time of `numpy.linalg.svd`. The factors are accurate for
+    small singular values too, as long as products of squares do not underflow.
     """
     k = columns.shape[0]
     orthogonal, inverse = np.zeros((k, k)), np.zeros((k, k))
@@ -103,14 +103,14 @@ def _polar_by_svd(columns: Array) -> tuple[Array, Array]:
 
 @exact_kernel
 def _subtract_two(p: float, x: Array, q: float, y: Array, out: Array) -> None:
-    """`out -= p x + q y`; the same to the bit with the two summands exchanged, as in the other half."""
+    """`out -= p x + q y`, rounded the same with the summands exchanged, as in the core's other triangle."""
     for i in range(out.size):
         out[i] -= p * x[i] + q * y[i]
 
 
 @kernel
 def _deflate(rows: Array, reflector: Array, scaled: Array, kept: int) -> None:
-    """Apply the reflector to the basis, as far as its first rows that are kept."""
+    """Apply the reflector to the basis in place; only the rows that are kept are computed."""
     k, weights = reflector.shape[0], -scaled.T.copy()
     product = np.empty((k, BLOCK))
     for start in range(0, rows.shape[1], BLOCK):

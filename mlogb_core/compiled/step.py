@@ -1,7 +1,7 @@
-"""The step over a sketch: `LowRankCurvature.frame` and `newton_step`, and the core that follows.
+"""The step over a sketch: `LowRankCurvature.frame` and `newton_step`, and the new core.
 
-The basis is read once for the fresh directions, the step and what tells whether a projection follows; a
-projection reads it once more.
+One pass over the basis gives the fresh directions, the step and whether a projection is needed; a projection
+takes a second pass.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ def step(
 ) -> Step:
     """Frame and projected step over a `Sketch`, with the numbers of `Settings`.
 
-    The fresh directions are written behind the basis. In one pass over it come, for each block of columns,
-    the fresh directions, their overlap with the basis, the point before its projection and, if it may leave
-    the ball, its coordinates.
+    The fresh directions are written into the rows after the basis. In one pass, block of columns by block of
+    columns, the kernel computes the fresh directions, their overlap with the basis, the point before its
+    projection and, if that may lie outside the ball, its coordinates.
     """
     sketch, played, settings = Sketch(rows, core, ridge), Played(action, image, outcome), Settings(*numbers)
     (K, d), rank = parameter.shape, core.shape[0]
     n, inside = rank + K, image
     triangle, definite = _outside(played, settings)
-    # Without room for K more directions T is singular; should the basis have lost its orthonormality, no row
-    # may be written that is not there.
+    # If there is no room for K more rows, T is singular in exact arithmetic. The second condition protects
+    # the memory should the basis have lost its orthonormality.
     if not definite or n > rows.shape[0]:
         return Step(WITHOUT_FRAME, parameter, 0.0, sketch.core, 0.0)
     outside, inverse = triangle.T.copy(), _inverse_of_transpose(triangle)
@@ -82,11 +82,7 @@ def step(
             fresh[:] = 0.0
             for j in range(start // d, (stop - 1) // d + 1):
                 first, last = max(start, j * d), min(stop, (j + 1) * d)
-                axpy(
-                    inverse[i, j],
-                    action[first - j * d : last - j * d],
-                    fresh[first - start : last - start],
-                )
+                axpy(inverse[i, j], action[first - j * d : last - j * d], fresh[first - start : last - start])
             if i == 0:
                 add_rows_twice(weights[i], direction[:rank], rows, start, stop, fresh, part)
             else:
@@ -110,7 +106,7 @@ def step(
 
 @kernel
 def step_in_frame(sketch: Sketch, frame: Frame, parameter: Array, played: Played, settings: Settings) -> Step:
-    """As `step`, with the frame given and its fresh directions in the rows behind the basis."""
+    """`step` for a given frame, whose fresh directions are in the rows after the basis."""
     loss = loss_at(parameter, played.action, played.outcome)
     direction = _direction(sketch, frame, loss, settings)
     joint = sketch.rows[: direction.size]
@@ -125,8 +121,8 @@ def step_in_frame(sketch: Sketch, frame: Frame, parameter: Array, played: Played
 def _outside(played: Played, settings: Settings) -> tuple[Array, bool]:
     """The transpose of T with T T' = |x|^2 I - G G', and whether it is far enough from singular.
 
-    Far enough is a question of time: what cancels in T shows in the overlap with the basis, which is
-    measured and taken out.
+    The threshold affects the time and not the result: digits that cancel in T reappear in the overlap with
+    the basis, which is measured and removed.
     """
     inside, square = played.image, dot(played.action, played.action)
     K = inside.shape[0]
@@ -152,10 +148,10 @@ def _inverse_of_transpose(upper: Array) -> Array:
 
 @kernel
 def _without_overlap(rows: Array, frame: Frame, overlap: Array) -> tuple[Frame, bool]:
-    """Take the overlap with the basis out of the fresh rows, and what the same error did to their lengths.
+    """Remove the overlap with the basis from the fresh rows, and make them orthonormal again.
 
-    Left in, that error would come back amplified in the next round. The rows are made orthonormal by the
-    Cholesky factor of their Gram matrix; also returned is whether there is one.
+    An overlap that stays would be amplified in the next round. The Cholesky factor of the rows' Gram matrix
+    makes them orthonormal; the second value says whether it exists.
     """
     K, rank = overlap.shape
     inside, gram = frame.inside.copy(), np.empty((K, K))
@@ -169,7 +165,8 @@ def _without_overlap(rows: Array, frame: Frame, overlap: Array) -> tuple[Frame, 
             gram[i, j] = gram[j, i] = dot(rows[rank + i], rows[rank + j])
     upper, definite = cholesky(gram, K, 0.0)
     inverse = _inverse_of_transpose(upper)
-    for i in range(K - 1, -1, -1):  # a row needs only those before it
+    # From the last row on, since a row needs the old values of those before it.
+    for i in range(K - 1, -1, -1):
         rows[rank + i] *= inverse[i, i]
         for j in range(i):
             axpy(inverse[i, j], rows[rank + j], rows[rank + i])
@@ -178,7 +175,7 @@ def _without_overlap(rows: Array, frame: Frame, overlap: Array) -> tuple[Frame, 
 
 @kernel
 def _may_leave(parameter: Array, direction: Array, settings: Settings) -> bool:
-    """Whether the triangle inequality leaves open if the step leads out of the ball."""
+    """Whether the triangle inequality does not exclude that the step ends outside the ball."""
     vector = parameter.reshape(-1)
     longest = math.sqrt(dot(vector, vector)) + math.sqrt(dot(direction, direction))
     return not longest < settings.norm_bound
@@ -190,7 +187,7 @@ def _finish(
 ) -> Step:
     """The projection, if it is needed, and the core with the Hessian at the new parameter.
 
-    `local` has the point's coordinates in the joint basis, and is empty if it cannot have left the ball.
+    `local` holds the point's coordinates in the joint basis, and is empty if the point must be in the ball.
     """
     K, d, multiplier = frame.inside.shape[0], played.action.size, 0.0
     if local.size > 0:
@@ -218,7 +215,7 @@ def _finish(
 
 @kernel
 def _add_combination(weights: Array, rows: Array, out: Array) -> None:
-    """`out += weights @ rows`, in less time than `numpy.dot` in a kernel takes."""
+    """`out += weights @ rows`, which is faster than `numpy.dot` in a kernel."""
     for start in range(0, out.size, BLOCK):
         stop = min(start + BLOCK, out.size)
         add_rows(weights, rows, start, stop, out[start:stop])
@@ -226,7 +223,7 @@ def _add_combination(weights: Array, rows: Array, out: Array) -> None:
 
 @kernel
 def _direction(sketch: Sketch, frame: Frame, loss: Loss, settings: Settings) -> Array:
-    """Coordinates of W' - W in the joint basis; see `base.step_weights`."""
+    """Coordinates of W' - W in the joint basis: see `base.step_weights`."""
     K, r = frame.inside.shape
     solved, block = frame.inside.copy(), np.empty((K, K))
     for i in range(K):
@@ -248,11 +245,11 @@ def _direction(sketch: Sketch, frame: Frame, loss: Loss, settings: Settings) -> 
 
 @kernel
 def step_weights(block: Array, loss: Loss, step_size: float) -> Array:
-    """See `base.step_weights`.
+    """`base.step_weights`, with the product F (F' A) and not (F F') A.
 
-    F (F' A), not (F F') A. Where A is large along the direction that F' nearly annuls, roundoff in F' A is
-    harmless: F in front turns it into a direction that the inverse does not enlarge. Roundoff in F F' is
-    enlarged by the condition number of the matrix.
+    The order matters where A is large along a direction that F' nearly annuls. Roundoff in F' A is then
+    multiplied by F and stays small, whereas roundoff in F F' would be multiplied by the condition number of
+    the matrix.
     """
     K, factor = loss.residual.size, loss.factor
     columns, product = factor.T.copy(), np.zeros((K, K))
@@ -268,7 +265,7 @@ def step_weights(block: Array, loss: Loss, step_size: float) -> Array:
 
 @kernel
 def grown(core: Array, frame: Frame, factor: Array) -> Array:
-    """Core in the joint basis after adding the Hessian with the given factor, symmetric to the bit."""
+    """The core in the joint basis with the Hessian of the given factor added, symmetric to the bit."""
     K, r = frame.inside.shape
     n = r + frame.outside.shape[1]
     update = np.zeros((K, n))
@@ -279,7 +276,7 @@ def grown(core: Array, frame: Frame, factor: Array) -> Array:
     result = np.zeros((n, n))
     result[:r, :r] = core
     for i in range(n):
-        # Whole rows, not a triangle: the sums have the same order in both halves.
+        # Both triangles are computed, with sums in the same order, so that they are equal to the bit.
         add_rows(update[:, i].copy(), update, 0, n, result[i])
     return result
 
@@ -288,7 +285,7 @@ def grown(core: Array, frame: Frame, factor: Array) -> Array:
 def movement(
     old: Array, new: Array, action: Array, outcome: int, step_size: float, multiplier: float
 ) -> tuple[float, float]:
-    """See `policies.movement`."""
+    """`policies.movement` with the loss computed here."""
     K, d = old.shape
     loss = loss_at(old, action, outcome)
     logits, hessian = np.zeros(K), 0.0

@@ -1,7 +1,8 @@
-"""Sums over the rows of a basis.
+"""Sums over the rows of a basis, which take most of the time of a round.
 
-A kernel goes over the basis in blocks of columns that stay in the cache, four rows at a time: each load of
-the one vector that all rows meet then serves four multiplications.
+A kernel goes over the basis in blocks of columns that stay in the cache, and within a block over four rows at
+a time. Each number of the vector with which the rows are combined is then loaded once for four
+multiplications.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from mlogb_core._validation import Array
 from mlogb_core.compiled.kernel import kernel
 
-#: Columns of a block: its loops are long, and some sixty rows of it fit into the second-level cache.
+#: Columns of a block, for which loops are long and some sixty rows fit into the second-level cache.
 BLOCK = 1024
 
 

@@ -1,4 +1,4 @@
-"""Representations of the accumulated Hessian, one file each, behind one interface."""
+"""Representations of the accumulated Hessian: one interface, `Curvature`, and one file for each."""
 
 from mlogb_core.curvature.base import Curvature
 from mlogb_core.curvature.dense import DenseCurvature

@@ -1,14 +1,13 @@
-r"""What a policy asks of the accumulated Hessian, whatever represents it, and in which order.
+r"""The interface between a policy and the accumulated Hessian, whatever represents it.
 
-A curvature stands for a positive definite matrix :math:`Z` of size Kd x Kd, starting from
-:math:`\lambda I`. A policy never sees the matrix. It asks for the K x K blocks
-:math:`A(x) = (I \otimes x)^\top Z^{-1} (I \otimes x)` of its actions, which carry both norms of
-the optimistic bonus, or for a draw of covariance :math:`Z^{-1}`; then for the proximal Newton step, and
-it adds the new Hessian.
+A curvature represents a positive definite matrix :math:`Z` of size Kd x Kd, which starts as
+:math:`\lambda I`. A policy never forms the matrix. To select an action it needs the K x K blocks
+:math:`A(x) = (I \otimes x)^\top Z^{-1} (I \otimes x)`, from which both norms of the optimistic bonus follow,
+or a draw with covariance :math:`Z^{-1}`. To learn it takes the proximal Newton step and adds the new Hessian.
 
-What is expensive is computed once. The *image* of an action is the product of the representation
-with :math:`I \otimes x`: the block is read off it, and the step reuses it. The *frame* of the
-action that was played is what step and addition share.
+Two intermediate results are kept, so that they are computed once. The *image* of an action is the product of
+the representation with :math:`I \otimes x`; the block A(x) and the step use it. The *frame* of the action
+that was played holds what the step and the addition share.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 class AnyFrame(Protocol):
-    """What the frames of all curvatures share: of which Z they are."""
+    """The attribute that the frames of all curvatures have, by which an outdated one is recognised."""
 
     @property
     def updates(self) -> int:
@@ -46,12 +45,12 @@ class Step(NamedTuple):
     Attributes
     ----------
     parameter : (K, d) array
-        :math:`W_{+}`; read-only if there are coordinates, so that they stay those of this array.
+        :math:`W_{+}`. It is read-only if there are coordinates, which would be wrong after a change in place.
     multiplier : float
         The dual variable :math:`\nu \ge 0` of the projection, 0 if :math:`W'` lies in the ball.
     coordinates : array or None
-        Coordinates of :math:`W_{+}` in the frame's own basis, if the curvature keeps track of them. They are
-        for `add`, which returns those in the new basis, and these are for the next step.
+        Coordinates of :math:`W_{+}` in the frame's basis, if the curvature keeps track of them. `add` takes
+        them and returns the coordinates in the new basis, which the next step takes.
     """
 
     parameter: Array
@@ -64,13 +63,13 @@ class Curvature(Owned, ABC, Generic[Frame]):
 
     The calls of a round, in this order:
 
-    1. `images`, `inverse_blocks` and `sample`, as often as wanted: they change nothing;
+    1. `images`, `inverse_blocks` and `sample`, any number of times: they change nothing;
     2. `frame` of the action that was played;
-    3. `newton_step` in this frame, as often as wanted;
-    4. `add` in this frame, once. It changes Z, so all images and frames from before are out of date.
+    3. `newton_step` in this frame, any number of times;
+    4. `add` in this frame, once. It changes Z, so that all earlier images and frames are out of date.
 
-    `newton_step` and `add` refuse a frame that is out of date: they begin with `check_order`, and `add` ends
-    by counting the update. Whatever inherits from this class can be read back from the state of a policy.
+    `newton_step` and `add` begin with `check_order`, which refuses a frame that is out of date, and `add`
+    ends by increasing `updates`. Subclasses can be restored from the saved state of a policy by their name.
 
     Parameters
     ----------
@@ -135,7 +134,18 @@ class Curvature(Owned, ABC, Generic[Frame]):
     ) -> Array:
         r"""The (n, K, K) blocks :math:`A(x) = (I \otimes x)^\top Z^{-1} (I \otimes x)`.
 
-        Images and squared lengths of the actions are computed unless they are given.
+        Parameters
+        ----------
+        actions : (n, d) array
+            The actions.
+        images : (n, K, .) array, optional
+            Their images, if they are known.
+        squares : (n,) array, optional
+            Their squared lengths, if they are known.
+
+        Returns
+        -------
+        (n, K, K) array
         """
 
     @abstractmethod
@@ -150,13 +160,13 @@ class Curvature(Owned, ABC, Generic[Frame]):
         Returns
         -------
         (K, d) array
-            :math:`R\xi` with :math:`RR^\top = Z^{-1}`. Which of the roots R is belongs to the class, so that
-            two representations of the same Z may make different draws of the same numbers.
+            :math:`R\xi` with :math:`RR^\top = Z^{-1}`. Each class has its own root R, so that two
+            representations of the same Z may turn the same numbers into different draws.
         """
 
     @abstractmethod
     def frame(self, action: Array, image: Array | None = None) -> Frame:
-        """What `newton_step` and `add` need to know about one action, from its image if given."""
+        """What `newton_step` and `add` need of one action, (d,), computed from its image if that is given."""
 
     @abstractmethod
     def newton_step(
@@ -188,7 +198,7 @@ class Curvature(Owned, ABC, Generic[Frame]):
         step_size, norm_bound : float
             :math:`\eta > 0` and S > 0.
         coordinates : array, optional
-            Those of W, if the last `add` has returned any.
+            The coordinates of W that the last `add` returned, if any.
 
         Returns
         -------
@@ -216,12 +226,12 @@ class Curvature(Owned, ABC, Generic[Frame]):
         factor : (K, K) array
             F.
         coordinates : array, optional
-            Those of the parameter in the frame, from the step.
+            The coordinates of the parameter that the step returned, if any.
 
         Returns
         -------
         array or None
-            The coordinates of the parameter in the new basis, for the next step; None if there are none.
+            The coordinates of the parameter in the new basis, for the next step; None if none were given.
 
         Raises
         ------
@@ -241,14 +251,14 @@ class Curvature(Owned, ABC, Generic[Frame]):
 
     @abstractmethod
     def spectrum(self) -> Array:
-        r"""Eigenvalues of Z less the ridge, decreasing, without those that are zero by rank."""
+        r"""Eigenvalues of Z minus the ridge, decreasing, without the zeros that exceed the rank."""
 
     @abstractmethod
     def dense(self) -> Array:
         """Z as a (Kd, Kd) matrix, for checks and small problems."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on from here, as arrays and numbers."""
+        """Everything that `from_state` needs, as arrays and numbers."""
         return {name: getattr(self, name) for name in self.arguments}
 
     @classmethod
@@ -263,7 +273,7 @@ class Curvature(Owned, ABC, Generic[Frame]):
         return cls(**{name: take(state, name) for name in cls.arguments})
 
     def check_coordinates(self, parameter: Array, coordinates: Array) -> None:
-        """Raise if a saved parameter has other coordinates than those that were saved with it."""
+        """Raise unless saved coordinates are those of the saved parameter."""
         raise ValueError(f"coordinates must be left out: {type(self).__name__} keeps none")
 
 
@@ -271,12 +281,12 @@ _CLASSES: dict[str, type[Curvature[Any]]] = {}
 
 
 def curvature_class(name: str) -> type[Curvature[Any]]:
-    """The subclass of `Curvature` of this name in a state.
+    """The subclass of `Curvature` that a state records under this name.
 
     Raises
     ------
     ValueError
-        If no such class is known: one that is defined elsewhere has to be imported first.
+        If no such class is known. The module that defines it has to be imported first.
     """
     known = {name: kind for name, kind in _CLASSES.items() if not inspect.isabstract(kind)}
     if name not in known:
@@ -310,10 +320,10 @@ def step_weights(block: Array, residual: Array, factor: Array, step_size: float)
 
     Notes
     -----
-    With :math:`X = I \otimes x`, multiply :math:`\tilde Z = Z + \eta X\nabla\sigma X^\top` by
-    :math:`Z^{-1}Xv`. One K x K solve stands for the paper's second factorisation of a round
-    (`eq:oful-mlogb-W-gradient`). The difference form of Woodbury's identity,
-    :math:`u - \eta F(I + \eta F^\top A F)^{-1}F^\top A u`, cancels where
+    To verify, multiply :math:`\tilde Z = Z + \eta X\nabla\sigma X^\top`, with :math:`X = I \otimes x`, by
+    :math:`Z^{-1}Xv`. Paper: `eq:oful-mlogb-W-gradient`, for which it takes a second factorisation per round;
+    one K x K solve replaces that. The difference form of Woodbury's identity,
+    :math:`u - \eta F(I + \eta F^\top A F)^{-1}F^\top A u`, would cancel where
     :math:`\eta\nabla\sigma A` is large.
     """
     if len(block) == 1:

@@ -1,8 +1,8 @@
-r"""The full Kd x Kd accumulated Hessian (OFUL-MLogB), held as its inverse.
+r"""The full Kd x Kd accumulated Hessian (OFUL-MLogB), stored as its inverse.
 
-One triangle of :math:`H^{-1}` is stored. A round's Hessian has rank K, so the inverse changes by
-one symmetric rank-K product; bonus and step are products with it, and the projection takes a few
-more of them by Lanczos' method. Nothing of order :math:`(Kd)^3` is left.
+The Hessian of a round has rank K, so that the inverse changes by one symmetric product of rank K. Bonus and
+step are products with the inverse, and the projection takes some ten more of them by Lanczos' method. No
+operation of order :math:`(Kd)^3` is needed. One triangle of :math:`H^{-1}` is stored.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from mlogb_core._validation import Array, as_matrix, take
 from mlogb_core.curvature.base import Curvature, Step, check_regularization, inverse_change, step_weights
 from mlogb_core.projection import project_by_lanczos
 
-# Up to this many vectors, products with one triangle of the inverse take less time than with a whole block.
+# Up to this many vectors are multiplied one at a time, reading one triangle, which is faster than all at
+# once.
 _FEW = 4
 
 
 class DenseFrame(NamedTuple):
-    r"""An action and what the inverse makes of it.
+    r"""An action and its products with the inverse.
 
     Attributes
     ----------
@@ -48,21 +49,19 @@ class DenseCurvature(Curvature[DenseFrame]):
 
     Parameters
     ----------
-    n_outcomes, n_features : int
-        K >= 1 and d >= 1.
-    regularization : float
-        :math:`\lambda > 0`.
+    n_outcomes, n_features, regularization
+        As in `Curvature`.
 
     Attributes
     ----------
     inverse : (Kd, Kd) array
-        :math:`H^{-1}`, column-major: its lower triangle; the upper one is 0.
+        The lower triangle of :math:`H^{-1}`, column-major; the upper triangle is 0.
 
     Notes
     -----
-    Paper: section `ssec:logistic-bandit-setting`. The paper counts a full eigendecomposition for
-    each use. This has the same iterates for :math:`O(K (Kd)^2)` a round, so a comparison of times
-    with this class is not one with a straw man.
+    Paper: section `ssec:logistic-bandit-setting`, which counts a full eigendecomposition for each use. This
+    class has the same iterates at :math:`O(K (Kd)^2)` per round. It is the strongest OFUL known here, so
+    that times of the sketch are compared with those of a good implementation.
     """
 
     def __init__(self, n_outcomes: int, n_features: int, regularization: float) -> None:
@@ -95,7 +94,7 @@ class DenseCurvature(Curvature[DenseFrame]):
     ) -> Array:
         r"""The (n, K, K) blocks :math:`A(x) = (I \otimes x)^\top H^{-1} (I \otimes x)`.
 
-        They do not depend on the squared lengths of the actions.
+        `squares` is not used, since the blocks do not depend on the squared lengths of the actions.
         """
         n, K, d = actions.shape[0], self.n_outcomes, self.n_features
         solved = self.images(actions) if images is None else images
@@ -104,7 +103,7 @@ class DenseCurvature(Curvature[DenseFrame]):
 
     @np.errstate(under="ignore")
     def frame(self, action: Array, image: Array | None = None) -> DenseFrame:
-        """What the inverse makes of the action, from its image if that is known."""
+        """The products of the action with the inverse, from its image if that is known."""
         solved = self.images(action[None])[0] if image is None else image
         block = self.inverse_blocks(action[None], solved[None])[0]
         return DenseFrame(action, solved, block, self.updates)
@@ -185,7 +184,7 @@ class DenseCurvature(Curvature[DenseFrame]):
         return np.asarray(np.maximum(1.0 / values - self.regularization, 0.0))
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on from here, as arrays and numbers."""
+        """Everything that `from_state` needs, as arrays and numbers."""
         return super().state_dict() | {"inverse": self._symmetric()}
 
     @classmethod
@@ -197,7 +196,7 @@ class DenseCurvature(Curvature[DenseFrame]):
         return curvature
 
     def _check_regularization(self, frame: DenseFrame, factor: Array) -> None:
-        """Against the largest eigenvalue of one Hessian, from below: the sum is not at hand."""
+        """Compare the ridge with a lower bound of one Hessian's largest eigenvalue: the sum is not stored."""
         columns = np.square(factor).sum(axis=0).max()
         check_regularization(self.regularization, float(columns * (frame.action @ frame.action)))
 
@@ -207,9 +206,10 @@ class DenseCurvature(Curvature[DenseFrame]):
 
 
 def _symmetric_products(lower: Array, rows: Array) -> Array:
-    """`rows` times a symmetric matrix of which the lower triangle is given, the upper one being 0.
+    """`rows` times the symmetric matrix that has the given lower triangle; the upper triangle is given as 0.
 
-    BLAS' symmetric product with one vector reads half the matrix, but would copy a part of a larger one.
+    BLAS' product of a symmetric matrix with one vector reads half the matrix, but it would first copy a
+    matrix that is part of a larger one.
     """
     if lower.flags.f_contiguous and len(rows) <= _FEW:
         return np.array([dsymv(1.0, lower, row, lower=1) for row in rows])

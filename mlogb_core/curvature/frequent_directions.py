@@ -1,9 +1,9 @@
 r"""The Frequent Directions sketch of the accumulated Hessian (EOFD-MLogB).
 
-At most m directions are kept. A round brings up to K new ones; when there are more than m, the
-weakest are dropped and the square of the strongest dropped singular value is subtracted from all
-that remain. What was subtracted accumulates in :math:`\rho`, so that
-:math:`Z \preceq H \preceq Z + \rho I` for the full Hessian H.
+At most m directions are kept. A round adds up to K directions. When there are more than m, the weakest are
+dropped, and the largest dropped eigenvalue is subtracted from all eigenvalues that remain: the sketch
+*shrinks*. The subtracted amounts add up to :math:`\rho`, and :math:`Z \preceq H \preceq Z + \rho I` for
+the full Hessian H.
 """
 
 from __future__ import annotations
@@ -31,20 +31,18 @@ class FrequentDirections(LowRankCurvature):
 
     Parameters
     ----------
-    n_outcomes, n_features : int
-        K >= 1 and d >= 1.
-    regularization : float
-        :math:`\lambda > 0`.
+    n_outcomes, n_features, regularization
+        As in `Curvature`.
     sketch_size : int
-        m >= 1. With m >= Kd nothing is ever dropped and the sketch is exact.
+        m >= 1. With m >= Kd no direction is ever dropped and the sketch is exact.
     buffer : int
-        b >= 1, the number of rounds between two shrinks. 1 is the paper's algorithm.
+        b >= 1, the number of rounds between two shrinks. b = 1 is the paper's algorithm.
 
     Attributes
     ----------
     reserved : int
-        The largest rank that the rounds since the last shrink can have led to, K a round, at most
-        `rank_bound`.
+        Rows of the basis that the rounds so far have reserved, K per round: an upper bound of the rank. A
+        shrink sets it to m.
 
     Raises
     ------
@@ -53,24 +51,23 @@ class FrequentDirections(LowRankCurvature):
 
     Notes
     -----
-    The paper keeps the sketch in its eigenbasis by an SVD of a Kd x (m+K) matrix every round.
-    Only Z and :math:`\rho` enter the algorithm, and the shrink needs no more than the bottom
-    eigenpairs of the small core, so B stays any orthonormal basis and C a dense matrix. The
-    iterates are those of Algorithm 1. The initial basis is empty instead of arbitrary: with
-    :math:`\Lambda_1 = 0` it does not matter.
+    Paper: Algorithm 1 (`algo:adpfd`), which keeps the sketch in its eigenbasis by an SVD of a Kd x (m+K)
+    matrix in every round. Only Z and :math:`\rho` enter the policy, and a shrink needs no more than the
+    smallest eigenpairs of the small core. Therefore B may be any orthonormal basis and C a dense matrix, and
+    the iterates are those of Algorithm 1. The basis is empty at first; the paper starts with an arbitrary
+    one, which makes no difference as :math:`\Lambda_1 = 0`.
 
-    With a buffer (not in the paper) up to m + (b-1)K directions are held and the shrink back to m
-    is shared by b rounds. Each shrink still takes its amount from more than m directions, so the
-    bounds on :math:`\rho` keep their m; the rank of :math:`Z - \lambda I`, which the radius counts,
-    is at most m + (b-1)K.
+    With a buffer (not in the paper) the basis holds up to m + (b-1)K directions, and one shrink back to m
+    serves b rounds. Each shrink still takes its amount from more than m directions, so that the bounds of
+    :math:`\rho` keep their m. The rank of :math:`Z - \lambda I`, on which the radius depends, is at most
+    m + (b-1)K.
 
-    When to shrink is decided by counting rounds, never by the rank. Whether an action that lies in
-    the span of the basis to roundoff brings a direction is decided one way with one BLAS kernel and
-    the other way with another, and a shrink in another round changes the iterates by far more than
-    roundoff. So each round reserves K rows, whatever it brings, and the sketch shrinks in the round in
-    which the reserved rows exceed m + (b-1)K: once m is reached in every b-th round, and never if
-    m + (b-1)K >= Kd. With no more than m directions a shrink changes nothing, and where only a
-    direction with an eigenvalue of roundoff exceeds m, it subtracts that roundoff.
+    The round of a shrink is found by counting rounds and not by the rank. Whether an action in the span of
+    the basis, up to roundoff, adds a direction may differ from one BLAS kernel to another, and a shrink in
+    another round would change the iterates by far more than roundoff. So each round reserves K rows, and the
+    sketch shrinks in the round in which the reserved rows exceed m + (b-1)K. Once m is reached this is every
+    b-th round; if m + (b-1)K >= Kd, the sketch never shrinks. A shrink with at most m directions changes
+    nothing, and one in which a direction of roundoff size exceeds m subtracts that roundoff.
 
     Examples
     --------
@@ -125,7 +122,7 @@ class FrequentDirections(LowRankCurvature):
         return coordinates
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on from here, as arrays and numbers."""
+        """Everything that `from_state` needs, as arrays and numbers."""
         held = {"basis": self.basis.copy(), "core": self.core.copy()}
         return super().state_dict() | held | {"shrinkage": self.shrinkage, "reserved": self.reserved}
 
@@ -153,20 +150,22 @@ class FrequentDirections(LowRankCurvature):
         return sketch
 
     def _is_due(self) -> bool:
-        """Whether the rows that a round reserves exceed the most that are held between rounds."""
-        # A sketch with room for every direction never shrinks.
+        """Whether the rows of one more round would exceed those that are kept between rounds.
+
+        A sketch with room for all Kd directions never shrinks.
+        """
         full = self.rank_bound == self.n_outcomes * self.n_features
         return not full and self.reserved + self.n_outcomes > self.rank_bound
 
     def _end_round(self, core: Array) -> None:
-        """Hold what the round has led to, and count the round."""
+        """Keep the new core, and count the round."""
         due, size = self._is_due(), min(self.reserved + self.n_outcomes, self.rank_bound)
         self.core, self._factor = core, None
         self.reserved = self.sketch_size if due else size
         self.updates += 1
 
     def _deflate(self, rows: Array, reflector: Array, scaled: Array) -> None:
-        """Apply the reflector to the basis, in place, as far as its first m rows."""
+        """Apply the reflector to the basis in place; only the first m rows, which are kept, are computed."""
         kept = self.sketch_size
         add_product(rows[:kept], scaled[:kept], row_products(reflector.T, rows), scale=-1.0)
 
@@ -177,11 +176,11 @@ class FrequentDirections(LowRankCurvature):
 
 
 def _block_reflector(removed: Array, kept: int) -> tuple[Array, Array]:
-    r"""Y and :math:`(I + P)^{-1}` of the reflector that maps k directions onto the last coordinates.
+    r"""Y and :math:`(I + P)^{-1}` of the block reflector that maps k directions onto the last k coordinates.
 
-    With orthonormal columns U and the polar decomposition :math:`Q P` of their last k rows,
-    :math:`I - Y (I + P)^{-1} Y^\top` for :math:`Y = U + (0, Q)` is orthogonal and maps the span
-    of U onto that of the last k coordinates; :math:`I + P` is as well conditioned as can be.
+    Let U have orthonormal columns, and let :math:`Q P` be the polar decomposition of its last k rows. Then
+    :math:`I - Y (I + P)^{-1} Y^\top` with :math:`Y = U + (0, Q)` is orthogonal and maps the span of U onto
+    that of the last k coordinates. The eigenvalues of :math:`I + P` lie between 1 and 2.
 
     Parameters
     ----------
@@ -202,7 +201,7 @@ def _block_reflector(removed: Array, kept: int) -> tuple[Array, Array]:
 
 
 def _reflected(core: Array, reflector: Array, scaled: Array, kept: int) -> Array:
-    r"""The leading block of the quadratic form `core` in the coordinates behind the reflector.
+    r"""The leading block of the quadratic form `core` in reflected coordinates.
 
     With :math:`M = Y(I + P)^{-1}`, which is `scaled`, the reflected form is
     :math:`C - M V^\top - V M^\top` for :math:`V = C Y - \tfrac12 M Y^\top C Y`: symmetric to the bit.

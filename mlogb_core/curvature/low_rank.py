@@ -1,14 +1,14 @@
 r"""A multiple of the identity plus a low-rank part, :math:`Z = \alpha I + B^\top C B`.
 
 The ridge :math:`\alpha` is :math:`\lambda`, unless a subclass lets it grow. B has r orthonormal rows of
-length Kd and C is a small dense positive semidefinite matrix; the paper's :math:`V\Lambda V^\top` is the
-case of diagonal C. No eigenbasis is needed: bonus, step and projection use only the products of B with
-:math:`I \otimes x` and small matrices of order r + K. Subclasses differ in what `add` does.
+length Kd, and C is a small dense positive semidefinite matrix; the paper's :math:`V\Lambda V^\top` is the
+case of diagonal C. Bonus, step and projection use only the products of B with :math:`I \otimes x` and
+matrices of order r + K, so that no eigenbasis is needed. Subclasses differ in `add`.
 
-A round reads B for the images of the few actions that pruning leaves, for the fresh directions, for
-their overlap with B, for the step, and twice for the shrink, which also writes it. The first projection
-reads it twice more. A later one need not: with the step it returns the coordinates of the new parameter in
-the basis, and the caller gives them to the next step.
+The time of a round is that of reading B: once for the images of the few actions that pruning leaves, once
+each for the fresh directions, their overlap with B and the step, and twice for the shrink, which also writes
+B. A projection reads it two more times, to find the parameter's coordinates in the basis. In a large problem
+the step returns these coordinates, and with them the next projection does without.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ from mlogb_core._validation import Array, squared_lengths
 from mlogb_core.curvature.base import Curvature, Step, step_weights
 from mlogb_core.projection import Resolvent, project_onto_ball
 
-# A direction counts as inside the span of B if less than this share of the action's length is outside.
+# A direction counts as inside the span of B if less than this share of the action's length lies outside.
 _RANK_TOLERANCE = 1e-13
-# From this many numbers in the basis on, updating the parameter's coordinates is faster than computing them.
+# If the basis holds this many numbers, updating the parameter's coordinates is faster than computing them.
 _TRACKED = 200_000
-# Coordinates from a state must agree with products to this share; updated ones agree to far more digits.
+# Saved coordinates must equal the products of basis and parameter to this relative error. Updated ones do so
+# to far more digits.
 _SAME = 1e-8
 
 
@@ -82,14 +83,12 @@ class LowRankFrame(NamedTuple):
 
 
 class LowRankCurvature(Curvature[LowRankFrame]):
-    r"""Shared part of the curvatures of the form :math:`Z = \alpha I + B^\top C B`.
+    r"""Base class of the curvatures of the form :math:`Z = \alpha I + B^\top C B`.
 
     Parameters
     ----------
-    n_outcomes, n_features : int
-        K >= 1 and d >= 1.
-    regularization : float
-        :math:`\lambda > 0`.
+    n_outcomes, n_features, regularization
+        As in `Curvature`.
 
     Attributes
     ----------
@@ -101,16 +100,16 @@ class LowRankCurvature(Curvature[LowRankFrame]):
 
     def __init__(self, n_outcomes: int, n_features: int, regularization: float) -> None:
         super().__init__(n_outcomes, n_features, regularization)
-        # The basis is a view of the first rows; behind them is room for the fresh directions of a round.
+        # The basis is the first r rows; the rows after them are room for the fresh directions of a round.
         self._rows: Array = np.empty((self.n_outcomes, self.n_outcomes * self.n_features))
         self.core: Array = np.empty((0, 0))
         self.rank_bound = 0
-        # The Cholesky factor of a round, computed when it is first needed.
+        # The Cholesky factor of alpha I + C, computed when a round first needs it.
         self._factor: Array | None = None
 
     @property
     def basis(self) -> Array:
-        """B, (r, Kd): a view, made anew each time, since a copy of a view is not a view of the copy."""
+        """B, (r, Kd): a view of the stored rows, made at each call, as copying the object would detach it."""
         return self._rows[: len(self.core)]
 
     @property
@@ -207,8 +206,8 @@ class LowRankCurvature(Curvature[LowRankFrame]):
 
         Notes
         -----
-        A Cholesky factor of :math:`\alpha I + C` would do as well and is at hand, but it depends on the
-        basis, which roundoff may turn. The symmetric root depends on Z alone.
+        The Cholesky factor of :math:`\alpha I + C` is known and would give a root as well, but one that
+        depends on the basis, which roundoff may rotate. The symmetric root depends on Z alone.
         """
         point = normal.reshape(-1)
         scale = 1.0 / math.sqrt(self.ridge)
@@ -275,15 +274,14 @@ class LowRankCurvature(Curvature[LowRankFrame]):
     ) -> Step:
         r"""Proximal Newton step and projection inside the span of B and :math:`I \otimes x`.
 
-        On the orthogonal complement of that span :math:`\tilde Z` is :math:`\alpha I`, so all of
-        it enters as one more coordinate: the length of the parameter's part there.
+        On the orthogonal complement of that span :math:`\tilde Z` is :math:`\alpha I`. The complement
+        therefore enters as one more coordinate, the length of the parameter's component in it.
 
         Notes
         -----
-        Paper: `eq:oful-mlogb-W-gradient`, `lem:fd-oful-mlogb-efficient-W-update`. The paper takes
-        an SVD of the Kd x (m+K) matrix first. Here the step needs a K x K solve, and the
-        projection, when there is one, a Cholesky factor of order r + k for each value of the
-        multiplier, of which one or two suffice.
+        Paper: `eq:oful-mlogb-W-gradient`, `lem:fd-oful-mlogb-efficient-W-update`, where an SVD of a
+        Kd x (m+K) matrix comes first. Here the step needs a K x K solve, and a projection takes a Cholesky
+        factor of order r + k for each of the one or two values of the multiplier that are tried.
         """
         self.check_order(frame)
         weights = step_weights(frame.block, residual, factor, step_size)
@@ -317,7 +315,7 @@ class LowRankCurvature(Curvature[LowRankFrame]):
         return self._step_to(new, multiplier, projected[:-1])
 
     def _step_to(self, point: Array, multiplier: float, coordinates: Array) -> Step:
-        """The step to a point, with its coordinates in the joint basis if that saves time."""
+        """The step to a point, with its coordinates in the joint basis where keeping them saves time."""
         parameter = point.reshape(self.n_outcomes, self.n_features)
         if self._rows.size < _TRACKED:
             return Step(parameter, multiplier)
@@ -325,12 +323,11 @@ class LowRankCurvature(Curvature[LowRankFrame]):
         return Step(parameter, multiplier, coordinates)
 
     def _split(self, action: Array, inside: Array) -> tuple[Array, Array, Array]:
-        """G, E and T with the rows of E orthonormal and orthogonal to those of B, to roundoff.
+        """G, E and T, with the rows of E orthonormal and orthogonal to those of B up to roundoff.
 
-        Far from the span of B the lengths outside follow from those inside, and one projection is
-        enough: its overlap with B is measured, and removed if it exceeds roundoff. Near the span
-        the residual is orthonormalised by a pivoted QR factorisation without what is left of
-        directions that lie inside (all of them for x = 0).
+        Far from the span of B, T follows from G, and one projection gives E; its overlap with B is measured,
+        and removed if it exceeds roundoff. Near the span a pivoted QR factorisation orthonormalises the
+        residual and drops directions that lie inside the span, which for x = 0 are all.
         """
         square = float(np.dot(action, action))
         triangle = self._triangle_outside(square, inside)
@@ -368,9 +365,9 @@ class LowRankCurvature(Curvature[LowRankFrame]):
         return inside + outside @ overlap, fresh, outside @ correction
 
     def _without_overlap(self, inside: Array, fresh: Array, outside: Array) -> tuple[Array, Array, Array]:
-        """Make the rows of E orthogonal to those of B and of length 1, where roundoff has left an overlap.
+        """Make the rows of E orthonormal and orthogonal to those of B, if roundoff has left an overlap.
 
-        An overlap that is left would be amplified in the next round in which one projection is enough.
+        An overlap that stays would be amplified in a later round that takes a single projection.
         """
         overlap = row_products(fresh, self.basis.T)
         if _is_roundoff(overlap):
@@ -385,13 +382,13 @@ class LowRankCurvature(Curvature[LowRankFrame]):
         return core
 
     def _ridge_factor(self) -> Array:
-        r"""Cholesky factor of :math:`\alpha I + C`, made once a round."""
+        r"""Cholesky factor of :math:`\alpha I + C`, computed once per round."""
         if self._factor is None:
             self._factor = _shifted_factor(self.core, self.ridge)
         return self._factor
 
     def _joint_rows(self, frame: LowRankFrame) -> Array:
-        """The basis and, behind it in the same array, the frame's fresh rows."""
+        """The joint basis: the rows of B, followed in the same array by the frame's fresh rows."""
         size = self.rank + len(frame.fresh)
         self._rows[self.rank : size] = frame.fresh
         return self._rows[:size]
@@ -405,10 +402,10 @@ class LowRankCurvature(Curvature[LowRankFrame]):
         return matrix
 
     def _start(self, local: Array, norm_bound: float) -> float:
-        """Where the root search for the multiplier starts: after a Newton step with the slope for Z.
+        """A lower bound of the multiplier, where the root search starts: a Newton step with the slope of Z.
 
-        An added Hessian only makes the slope smaller, so the start stays below the root. The factor that it
-        takes is that of the bonus, which is known.
+        The Hessian that the step adds to Z makes the slope smaller, so that the bound stays below the root.
+        Its computation needs the Cholesky factor of the bonus only, which is known.
         """
         rank, norm = self.rank, length(local)
         slope = float(np.dot(local[rank:], local[rank:])) / self.ridge
@@ -440,7 +437,7 @@ def _resolvent(matrix: Array, multiplier: float) -> Resolvent:
 
 
 def _is_roundoff(overlap: Array) -> bool:
-    """Whether no entry exceeds roundoff; mostly the sum of their squares says so already."""
+    """Whether no entry exceeds roundoff; in most cases the sum of squares, which is cheaper, shows it."""
     entries = overlap.reshape(-1)
     return bool(
         np.dot(entries, entries) <= _thresholds.OVERLAP**2 or np.abs(entries).max() <= _thresholds.OVERLAP

@@ -1,6 +1,6 @@
-r"""No curvature: :math:`Z = \lambda I` for ever, the first-order reference line.
+r"""No curvature: :math:`Z = \lambda I` in all rounds, the first-order baseline.
 
-Beside every regret curve this one tells whether the accumulated Hessian is doing anything.
+A regret curve beside this one shows whether the accumulated Hessian has an effect.
 """
 
 from __future__ import annotations
@@ -14,19 +14,16 @@ class NoCurvature(LowRankCurvature):
 
     Parameters
     ----------
-    n_outcomes, n_features : int
-        K >= 1 and d >= 1.
-    regularization : float
-        :math:`\lambda > 0`.
+    n_outcomes, n_features, regularization
+        As in `Curvature`.
 
     Notes
     -----
-    Not in the paper. The step still contains the current round's Hessian,
-    :math:`\tilde Z = \lambda I + \eta\nabla^2\ell_t(W_t)`, as in every proximal Newton step here;
-    nothing of it is kept.
+    Not in the paper. As in every proximal Newton step here, the step's matrix contains the Hessian of the
+    round itself, :math:`\tilde Z = \lambda I + \eta\nabla^2\ell_t(W_t)`; it is not kept for later rounds.
     """
 
     def add(self, frame: LowRankFrame, factor: Array, coordinates: Array | None = None) -> None:
-        """Keep nothing."""
+        """Count the update and keep nothing of it."""
         self.check_order(frame)
         self.updates += 1

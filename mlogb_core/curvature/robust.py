@@ -1,7 +1,7 @@
-r"""Robust Frequent Directions: a shrink gives half of what it subtracts to the ridge.
+r"""Robust Frequent Directions: a shrink adds half of what it subtracts to the ridge.
 
-Frequent Directions forgets what a shrink subtracts, so that :math:`Z \preceq H \preceq Z + \rho I`. With
-half of it in the ridge Z lies in the middle of what the Hessian H can be:
+Frequent Directions loses what a shrink subtracts, so that :math:`Z \preceq H \preceq Z + \rho I` for the full
+Hessian H. With half of it in the ridge, Z lies in the middle of these bounds:
 :math:`Z - \tfrac\rho2 I \preceq H \preceq Z + \tfrac\rho2 I`.
 """
 
@@ -20,8 +20,8 @@ class RobustFrequentDirections(FrequentDirections):
 
     Notes
     -----
-    Not in the paper, but by Luo et al. (2019). The terms of `TheoremRadius` are derived for
-    the sketch of the paper and are no confidence radius of this one.
+    Not in the paper; proposed by Luo et al. (2019). `TheoremRadius` is derived for the sketch of the paper
+    and is not a confidence radius for this one.
     """
 
     @property

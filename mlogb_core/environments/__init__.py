@@ -1,4 +1,4 @@
-"""Bandit problems: where actions, outcomes and rewards come from."""
+"""Bandit problems, which draw action sets and outcomes: synthetic, from labelled data, and from ratings."""
 
 from mlogb_core.environments.base import ActionSet, Environment, Instance
 from mlogb_core.environments.labelled import NORMALISATIONS, LabelledEnvironment

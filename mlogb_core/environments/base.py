@@ -1,9 +1,9 @@
-r"""Where actions, outcomes and rewards come from.
+r"""The interface of bandit problems.
 
-An environment describes a problem; `instance` draws one realisation of it for a trial, and the
-instance draws action sets round by round. An action set carries the outcome probabilities of its
-actions, so that every policy of a trial can be given the outcome that the same uniform number
-yields for its own action, and the expected regret is known exactly.
+An environment describes a problem. Its `instance` draws one realisation for a trial, and the instance draws
+an action set in each round. An action set carries the outcome probabilities of its actions. Therefore one
+uniform number decides the outcomes of all policies of a trial, each for its own action, and the expected
+regret is exact.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ActionSet(NamedTuple):
         1
         """
         cumulative = np.cumsum(self.probabilities[action])
-        # The last cumulative sum may be 1 - eps; a uniform number above it yields the last possible outcome.
+        # Roundoff may leave the last cumulative sum below 1; a larger uniform number gives the last outcome.
         last = int(np.flatnonzero(self.probabilities[action])[-1])
         return min(int(np.searchsorted(cumulative, uniform, side="right")), last)
 

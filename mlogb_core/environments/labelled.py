@@ -12,7 +12,7 @@ NORMALISATIONS = ("unit", "max")
 
 
 class LabelledEnvironment:
-    """Classification data as a bandit: one candidate of every label, the label decides the outcome.
+    """Classification data as a bandit: a round offers one row of every label, and its label is the outcome.
 
     Parameters
     ----------
@@ -25,15 +25,19 @@ class LabelledEnvironment:
     rewards : (K,) array
         Rewards of the outcomes 1..K.
     normalisation : {"unit", "max"}
-        "unit": each row is scaled to Euclidean norm 1, a bias feature 1 is appended and the whole
-        divided by the square root of 2, so that every action has norm 1. "max": the data are
-        divided by their largest absolute value and a bias feature 1 is appended.
+        "unit": each row is scaled to Euclidean norm 1, a bias feature 1 is appended, and the result is
+        divided by the square root of 2, so that every action has norm 1. "max": the data are divided by
+        their largest absolute value, and a bias feature 1 is appended.
+
+    Raises
+    ------
+    ValueError
+        If shapes or ranges do not fit, or a label does not occur.
 
     Notes
     -----
-    Paper: section `sec:experiment`; each round offers ten digits of distinct labels in random
-    order. Candidates are drawn with replacement between rounds. The paper says "normalized" and
-    leaves open how.
+    Paper: section `sec:experiment`, in which a round offers ten digits with distinct labels in random order.
+    A row may be drawn again in a later round. The paper says "normalized" and leaves open how.
     """
 
     def __init__(

@@ -10,18 +10,18 @@ from mlogb_core.environments.base import ActionSet
 
 
 class RatedEnvironment:
-    """Ratings as a bandit: the candidates of a round are rows of one rater, whose rating is the outcome.
+    """Ratings as a bandit: a round offers rows of one rater, and the rating of a row is its outcome.
 
     Parameters
     ----------
     indices : (n, p) array of int
-        The features of each row that are 1, in 0..d-1; -1 stands for none.
+        The features of each row that are 1, in 0..d-1; the entry -1 stands for no feature.
     n_features : int
         d.
     outcomes : (n,) array of int
         The outcome 0..K of each row.
     groups : (n,) array of int
-        Who rated. Raters with fewer than `n_candidates` rows take no part.
+        The rater of each row. Raters with fewer than `n_candidates` rows are left out.
     rewards : (K,) array
         Rewards of the outcomes 1..K.
     n_candidates : int
@@ -34,8 +34,8 @@ class RatedEnvironment:
 
     Notes
     -----
-    Not in the paper, which speaks of "additional real datasets". An action is its row's indicator
-    vector scaled to norm 1; each rater who takes part is equally likely.
+    Not in the paper, which speaks of "additional real datasets". An action is the indicator vector of its
+    row's features, scaled to norm 1; all raters that are not left out are equally likely.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class RatedEnvironment:
 
     def _features(self, rows: NDArray[np.intp]) -> Array:
         indices = self._indices[rows]
-        # The index -1, which stands for no feature, writes into a last column that is dropped.
+        # The index -1, which stands for no feature, writes into an extra last column, which is dropped.
         features = np.zeros((len(rows), self.n_features + 1))
         np.put_along_axis(features, indices, 1.0, axis=1)
         features = features[:, :-1]

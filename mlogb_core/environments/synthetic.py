@@ -24,14 +24,19 @@ class SyntheticEnvironment:
     n_actions : (int, int)
         Smallest and largest size of an action set; each size is equally likely.
     decay : float
-        :math:`a \ge 0`: before they are scaled to norm 1, the features have the variances
-        :math:`i^{-a}`, and the parameter's direction is drawn with the same ones, so that the features
-        that vary decide. 0 is the paper's problem, without preferred directions.
+        :math:`a \ge 0`. Before actions are scaled to norm 1, feature i has the variance :math:`i^{-a}`. The
+        direction of the parameter is drawn with the same variances, so that the features that vary matter
+        for the reward. a = 0 is the paper's problem, in which all directions are alike.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
 
     Notes
     -----
-    Paper: section `sec:experiment`, with :math:`|\mathcal A_t|` in 10..30. The decay is ours: the
-    regret bound of the sketch is about spectra that decay, and on the sphere none does.
+    Paper: section `sec:experiment`, with :math:`|\mathcal A_t|` in 10..30. The decay is not in the paper. The
+    regret bound of the sketch gains from a spectrum that decays, and on the sphere it does not.
 
     Examples
     --------

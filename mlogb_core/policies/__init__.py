@@ -1,4 +1,4 @@
-"""Policies: how an action is selected, and what is learned from its outcome."""
+"""Policies: they select an action in each round and learn from its outcome."""
 
 from mlogb_core.policies.base import Policy
 from mlogb_core.policies.constructors import eofd, first_order, oful, robust_eofd, thompson

@@ -1,4 +1,4 @@
-"""The policies by name: a curvature and the policy over it, from their parameters."""
+"""One constructor per algorithm: each builds a curvature and the policy over it from their parameters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def eofd(
     buffer: int = 1,
     compiled: bool = False,
 ) -> OptimisticPolicy:
-    """EOFD-MLogB: the optimistic policy over a Frequent Directions sketch of at most m directions.
+    r"""EOFD-MLogB: the optimistic policy over a Frequent Directions sketch of at most m directions.
 
     Parameters
     ----------
@@ -43,13 +43,13 @@ def eofd(
     sketch_size : int
         m >= 1; m >= Kd is exact.
     regularization, step_size, norm_bound : float
-        Lambda, eta and S, all positive.
+        :math:`\lambda`, :math:`\eta` and S, all positive.
     radius : Radius
-        The rule for beta.
+        The rule for :math:`\beta_t`.
     buffer : int
         Rounds between two shrinks of the sketch; 1 is the paper's algorithm.
     compiled : bool
-        Whether numba's kernels run the round; the iterates are the same to roundoff.
+        Whether numba's kernels run the round; the iterates are the same up to roundoff.
 
     Returns
     -------
@@ -57,8 +57,23 @@ def eofd(
 
     Raises
     ------
+    ValueError
+        If an argument is out of range; the message names it.
     ImportError
-        If numba is asked for and not installed.
+        If `compiled` is true and numba is not installed.
+
+    Notes
+    -----
+    Paper: Algorithm 2 (`algo:fd-oful-mlogb`). How to choose the parameters:
+
+    - `norm_bound`: an upper bound S of the norm of the true parameter; logits stay within S times the
+      largest norm of an action.
+    - `regularization`, `step_size`: `scaled_parameters` gives the paper's. To learn faster, start from
+      1 and 0.5 and compare the regret of some pilot trials.
+    - `radius`: `RidgeRadius(c)`, whose c = 1 covers the whole ball; c from 1e-4 to 1e-2 explores less and has
+      lower regret in the experiments. `TheoremRadius` is the paper's, with a `scale`.
+
+    The :doc:`API page </api>` of the book (``book/api.md``) works through an example.
     """
     rewards = as_rewards(rewards)
     sketch = FrequentDirections(rewards.size, n_features, regularization, sketch_size, buffer)
@@ -77,9 +92,21 @@ def robust_eofd(
     radius: Radius,
     buffer: int = 1,
 ) -> OptimisticPolicy:
-    """EOFD-MLogB over Robust Frequent Directions, which return to the ridge half of what they subtract.
+    """EOFD-MLogB over Robust Frequent Directions, which add half of what they subtract to the ridge.
 
-    Parameters as in `eofd`; there is no compiled form.
+    Parameters
+    ----------
+    n_features, rewards, sketch_size, regularization, step_size, norm_bound, radius, buffer
+        As in `eofd`. There is no compiled form.
+
+    Returns
+    -------
+    OptimisticPolicy
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range; the message names it.
     """
     rewards = as_rewards(rewards)
     sketch = RobustFrequentDirections(rewards.size, n_features, regularization, sketch_size, buffer)
@@ -96,7 +123,34 @@ def oful(
     radius: Radius,
     compiled: bool = False,
 ) -> OptimisticPolicy:
-    """OFUL-MLogB: the optimistic policy over the full Kd x Kd Hessian; parameters as in `eofd`."""
+    """OFUL-MLogB: the optimistic policy over the full Kd x Kd Hessian.
+
+    Parameters
+    ----------
+    n_features, rewards, regularization, step_size, norm_bound, radius, compiled
+        As in `eofd`.
+
+    Returns
+    -------
+    OptimisticPolicy
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range; the message names it.
+    ImportError
+        If `compiled` is true and numba is not installed.
+
+    Notes
+    -----
+    Paper: section `ssec:logistic-bandit-setting`. How to choose the parameters:
+
+    - `norm_bound`: an upper bound S of the norm of the true parameter.
+    - `regularization`, `step_size`: `scaled_parameters`, or 1 and 0.5 and a comparison of pilot trials.
+    - `radius`: `RidgeRadius(c)` with c from 1e-4 to 1e-2, or `TheoremRadius` with a `scale`.
+
+    `eofd` says why, and the :doc:`API page </api>` of the book (``book/api.md``) works through an example.
+    """
     rewards = as_rewards(rewards)
     hessian = DenseCurvature(rewards.size, n_features, regularization)
     policy = policy_class(compiled)
@@ -112,7 +166,22 @@ def first_order(
     norm_bound: float,
     radius: Radius,
 ) -> OptimisticPolicy:
-    """No curvature: the optimistic policy over lambda I for ever; parameters as in `eofd`."""
+    r"""The first-order baseline: the optimistic policy over :math:`Z = \lambda I`, without curvature.
+
+    Parameters
+    ----------
+    n_features, rewards, regularization, step_size, norm_bound, radius
+        As in `eofd`.
+
+    Returns
+    -------
+    OptimisticPolicy
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range; the message names it.
+    """
     rewards = as_rewards(rewards)
     identity = NoCurvature(rewards.size, n_features, regularization)
     return OptimisticPolicy(identity, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
@@ -130,18 +199,25 @@ def thompson(
     sketch_size: int | None = None,
     buffer: int = 1,
 ) -> ThompsonPolicy:
-    """Thompson sampling over a Frequent Directions sketch, or over the full matrix; parameters as in `eofd`.
+    """Thompson sampling over a Frequent Directions sketch, or over the full Hessian.
 
     Parameters
     ----------
+    n_features, rewards, regularization, step_size, norm_bound, radius, buffer
+        As in `eofd`.
     rng : numpy.random.Generator
-        The stream that it draws from.
+        The stream of its draws.
     sketch_size : int, optional
         m >= 1; without it the curvature is the full Kd x Kd Hessian.
 
     Returns
     -------
     ThompsonPolicy
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range; the message names it.
     """
     rewards = as_rewards(rewards)
     sizes = rewards.size, n_features, regularization

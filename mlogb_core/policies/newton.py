@@ -1,7 +1,8 @@
-r"""What all policies with a curvature share: they learn by proximal Newton steps.
+r"""The base class of policies over a curvature: they learn by proximal Newton steps.
 
-After each outcome the parameter takes a proximal Newton step on its loss, and the curvature is given the new
-Hessian. Policies differ in how they select: by a bonus (`OptimisticPolicy`) or by a draw (`ThompsonPolicy`).
+After each outcome the parameter takes a proximal Newton step on its loss, and the new Hessian is added to the
+curvature. Policies differ in how they select: by a bonus (`OptimisticPolicy`) or by a draw
+(`ThompsonPolicy`).
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ from mlogb_core.curvature.base import curvature_class
 from mlogb_core.link import jacobian_factor, loss_residual, outcome_probabilities
 from mlogb_core.radius import Progress, Radius, radius_from
 
-# In a smaller ball the slopes of the root search, which are of the order of S^3, can underflow.
+# In a ball of smaller radius S the slopes of the root search, which are of order S^3, can underflow.
 _SMALLEST_BALL = 1e-80
-# The format of saved states: it changes with their entries, and states of another format are refused.
+# The version of the format of saved states; a state of another version is refused.
 _FORMAT = 2
 
 
 class Learned(NamedTuple):
-    """What an update has come to.
+    """The result of an update.
 
     Attributes
     ----------
@@ -61,7 +62,7 @@ class Learned(NamedTuple):
 
 
 class NewtonPolicy(Owned, ABC):
-    r"""A policy over a curvature that learns by proximal Newton steps; subclasses say how it selects.
+    r"""A policy over a curvature that learns by proximal Newton steps; subclasses implement `select`.
 
     Parameters
     ----------
@@ -136,7 +137,7 @@ class NewtonPolicy(Owned, ABC):
 
     @property
     def parameter(self) -> Array:
-        """W, (K, d), starting at 0. Assign another array to change it: its entries may be read-only."""
+        """W, (K, d), at first 0. To change it, assign another array, since its entries may be read-only."""
         return self._parameter
 
     @parameter.setter
@@ -146,9 +147,9 @@ class NewtonPolicy(Owned, ABC):
 
     @property
     def coordinates(self) -> Array | None:
-        """Coordinates of the parameter in the basis of the curvature, which the next step is given.
+        """Coordinates of the parameter in the basis of the curvature, which the next step uses.
 
-        None where the curvature keeps none, and after another parameter was assigned.
+        None if the curvature keeps none, or after another parameter has been assigned.
         """
         return self._coordinates
 
@@ -159,7 +160,7 @@ class NewtonPolicy(Owned, ABC):
 
     @property
     def progress(self) -> Progress:
-        """Where the policy stands, as far as the radius depends on it."""
+        """The state of the policy, as far as the radius depends on it."""
         curvature = self._curvature
         return Progress(
             curvature.n_outcomes,
@@ -176,13 +177,13 @@ class NewtonPolicy(Owned, ABC):
 
     @np.errstate(under="ignore")
     def summary(self) -> dict[str, float]:
-        r"""What the policy has come to, in four numbers.
+        r"""Four numbers that describe the state of the policy.
 
         Returns
         -------
         dict
-            `shrinkage` :math:`\rho`; `largest_eigenvalue` of Z less its ridge, to be compared
-            with :math:`\lambda`; `parameter_norm` :math:`\|W\|_F`, to be compared with S; and
+            `shrinkage` :math:`\rho`; `largest_eigenvalue` of Z minus its ridge, to be compared with
+            :math:`\lambda`; `parameter_norm` :math:`\|W\|_F`, to be compared with S; and
             `smallest_margin`.
         """
         spectrum = self.curvature.spectrum()
@@ -197,7 +198,7 @@ class NewtonPolicy(Owned, ABC):
     def select(self, actions: ArrayLike) -> int:
         """Index of the action to play, of an (n, d) set with n >= 1."""
 
-    # Overflow is found by checks of the results.
+    # NumPy's warnings of overflow are off, since the results are checked for it.
     @np.errstate(over="ignore", under="ignore")
     def update(self, action: ArrayLike, outcome: int) -> None:
         """Take the proximal Newton step for one outcome and add its Hessian.
@@ -214,9 +215,9 @@ class NewtonPolicy(Owned, ABC):
         ValueError
             If the action has the wrong shape or is not finite, or the outcome is out of range.
         ArithmeticError
-            If double precision cannot carry the regularization, or a factorisation fails; the
-            message names the round. After any exception that is raised here the policy is as before; an
-            interrupt from outside can fall between two of its assignments.
+            If the regularization is too small for double precision, or a factorisation fails; the message
+            names the round. After either exception the policy is unchanged. An interrupt from outside can
+            come between two of its assignments.
         """
         action = as_vector("action", action, self._curvature.n_features)
         outcome = as_outcome(outcome, self._curvature.n_outcomes)
@@ -231,7 +232,7 @@ class NewtonPolicy(Owned, ABC):
         self._selected = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on, as a flat dictionary of arrays, numbers and strings.
+        """Everything that `from_state` needs, as a flat dictionary of arrays, numbers and strings.
 
         It can be written with `numpy.savez(path, **policy.state_dict())` and read back, without
         pickle, by `from_state(numpy.load(path))`.
@@ -258,18 +259,18 @@ class NewtonPolicy(Owned, ABC):
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Rebuild a policy of this class from `state_dict`; it goes on exactly where the other one stood.
+        """Rebuild a policy of this class from `state_dict`; it continues to the bit as the saved one would.
 
         Raises
         ------
         ValueError
-            If an entry is missing or does not fit, or the state is that of another class or format: of a
-            policy, a curvature or a radius that is not known.
+            If an entry is missing or out of range, if the state has another format or is that of another
+            policy, or if its curvature or radius is not known.
 
         Notes
         -----
-        A curvature of any class that has been defined is found by its name. A subclass whose constructor
-        takes further arguments names them in `_options` and `_options_from`.
+        The curvature may be of any class that has been defined; it is found by its name. A subclass of this
+        policy with further arguments of the constructor adds them to `_options` and `_options_from`.
         """
         if "format" not in state or not np.array_equal(state["format"], _FORMAT):
             raise ValueError(
@@ -296,7 +297,7 @@ class NewtonPolicy(Owned, ABC):
 
     @classmethod
     def _form(cls, compiled: bool) -> type[Self]:
-        """The class that goes on from a state of this form."""
+        """The class that restores a state which a policy of this form, compiled or not, has saved."""
         return cls
 
     def _options(self) -> dict[str, Any]:
@@ -315,7 +316,7 @@ class NewtonPolicy(Owned, ABC):
         return numbers | {"radius": _radius_of(state)}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        """Take over from a state what the rounds have changed, besides the curvature."""
+        """Set what the rounds have changed, other than the curvature, from a state."""
         shape = (self.curvature.n_outcomes, self.curvature.n_features)
         self.parameter = as_matrix("parameter", take(state, "parameter"), shape).copy()
         self.rounds = as_integer("rounds", take(state, "rounds"), minimum=0)
@@ -339,7 +340,7 @@ class NewtonPolicy(Owned, ABC):
         return ArithmeticError(f"round {self.rounds + 1}: {error}")
 
     def _learn(self, action: Array, outcome: int) -> Learned:
-        """What is learned from an outcome; the curvature has the new Hessian when this returns."""
+        """Take the step for an outcome and add the new Hessian to the curvature."""
         curvature, parameter = self._curvature, self._parameter
         probabilities = outcome_probabilities(np.dot(parameter, action))
         residual, factor = loss_residual(probabilities, outcome), jacobian_factor(probabilities)
@@ -359,13 +360,7 @@ class NewtonPolicy(Owned, ABC):
 
 
 def movement(
-    old: Array,
-    new: Array,
-    action: Array,
-    residual: Array,
-    factor: Array,
-    step_size: float,
-    multiplier: float,
+    old: Array, new: Array, action: Array, residual: Array, factor: Array, step_size: float, multiplier: float
 ) -> tuple[float, float]:
     r"""The two lengths of a projected Newton step that the theorem's radius adds up.
 
@@ -393,8 +388,8 @@ def movement(
     Notes
     -----
     Paper: the last terms of `eq:cr-beta`. The step satisfies
-    :math:`\tilde Z\Delta = -\eta (u \otimes x) - \nu W_{+}`, so neither Z nor a product with it is
-    needed. The three terms cancel if :math:`W'` is very far outside the ball.
+    :math:`\tilde Z\Delta = -\eta (u \otimes x) - \nu W_{+}`, so that no product with Z is needed. The three
+    terms cancel if :math:`W'` is very far outside the ball.
     """
     step = new - old
     logits = np.dot(step, action)

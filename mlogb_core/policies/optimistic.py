@@ -1,6 +1,6 @@
-r"""Optimism over a curvature: score every action by its reward plus a bonus, and play the best.
+r"""Optimism over a curvature: score every action by its estimated reward plus a bonus, and play the best.
 
-OFUL-MLogB and EOFD-MLogB are this policy over two curvatures.
+OFUL-MLogB is this policy over the full Hessian, and EOFD-MLogB is this policy over its sketch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mlogb_core.choice import Choice, choose, choose_pruned
 from mlogb_core.link import expected_reward, jacobian, outcome_probabilities
 from mlogb_core.policies.newton import NewtonPolicy
 
-# Up to this many multiplications, scoring actions is faster than deciding by bounds which ones to score.
+# As many actions as take this many multiplications are scored at once, which is faster than to prune them.
 _CHEAP = 50_000
 
 
@@ -55,7 +55,7 @@ class OptimisticPolicy(NewtonPolicy):
     Attributes
     ----------
     evaluated : int
-        Number of actions that the last `select` scored exactly; bounds decided about the others.
+        Number of actions that the last `select` scored exactly; the others were excluded by bounds.
 
     Notes
     -----
@@ -104,7 +104,7 @@ class OptimisticPolicy(NewtonPolicy):
         blocks = self.curvature.inverse_blocks(estimate.actions)
         return estimate.value + self._bonus(beta, estimate.slopes, blocks)
 
-    # Overflow is found by checks of the results.
+    # NumPy's warnings of overflow are off, since the results are checked for it.
     @np.errstate(over="ignore", under="ignore")
     def select(self, actions: ArrayLike) -> int:
         r"""Index of the action with the best optimistic score; ties go to the lowest index.
@@ -127,10 +127,10 @@ class OptimisticPolicy(NewtonPolicy):
 
         Notes
         -----
-        With the ridge :math:`\alpha` of the curvature, :math:`Z \succeq \alpha I`, so the bonus is at most
-        that of :math:`A(x) = \|x\|^2 I/\alpha`, and at least 0. Actions are scored exactly in the order of
-        that upper bound, until no other one can change the choice, its margin or the scale of the
-        tie rule: the result is that of scoring them all. `evaluated` counts those scored.
+        With the ridge :math:`\alpha` of the curvature :math:`Z \succeq \alpha I`, so that the bonus is at
+        least 0 and at most that of :math:`A(x) = \|x\|^2 I/\alpha`. Actions are scored exactly in the order
+        of this upper bound, until no other action can change the choice, its margin or the scale of the rule
+        for ties. The result is the same as if all were scored; `evaluated` counts those that were.
         """
         actions, squares = as_actions(actions, self._curvature.n_features)
         try:
@@ -141,10 +141,10 @@ class OptimisticPolicy(NewtonPolicy):
         return choice.action
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on, as a flat dictionary of arrays, numbers and strings.
+        """Everything that `from_state` needs, as a flat dictionary of arrays, numbers and strings.
 
-        Between `select` and `update` the selected action and its image are part of it: the update uses this
-        image, and one that is computed anew may differ in the last bit.
+        Between `select` and `update` it includes the selected action and its image. The update uses this
+        image, and a recomputed one might differ in the last bit.
         """
         selected = {} if self._selected is None else self._selected._asdict()
         return super().state_dict() | {f"selected.{key}": value.copy() for key, value in selected.items()}
@@ -189,7 +189,7 @@ class OptimisticPolicy(NewtonPolicy):
         return np.asarray(first + 0.5 * self.rewards.sum() * squares)
 
     def _best(self, estimate: Estimate) -> tuple[Choice, int, Selected | None]:
-        """The choice among all actions, how many were scored, and what is known of the chosen one."""
+        """The choice among all actions, the number scored exactly, and the image of the chosen one."""
         beta = self.beta
         if beta == 0.0:
             return choose(estimate.value, self.tie_tolerance), 0, None
@@ -203,7 +203,7 @@ class OptimisticPolicy(NewtonPolicy):
             return estimate.value.take(index) + self._bonus(beta, estimate.slopes.take(index, 0), blocks)
 
         n, first = len(estimate.value), self._batch_size()
-        if n <= first:  # Bounds would decide nothing: all actions are in the first batch.
+        if n <= first:  # The first batch holds all actions, so that no bounds are needed.
             choice, scored = choose(score(np.arange(n)), self.tie_tolerance), n
         else:
             upper = estimate.value + self._largest_bonus(beta, estimate)
@@ -213,7 +213,7 @@ class OptimisticPolicy(NewtonPolicy):
         return choice, scored, Selected(estimate.actions[played].copy(), image.copy())
 
     def _batch_size(self) -> int:
-        """How many actions are scored in the first batch: as many as are cheap, and at least two."""
+        """Number of actions in the first batch: as many as are cheap, and at least two."""
         return max(2, _CHEAP // (self._curvature.image_cost + 1))
 
     def _image_of(self, action: Array) -> Array | None:
@@ -223,12 +223,12 @@ class OptimisticPolicy(NewtonPolicy):
 
 
 def policy_class(compiled: bool) -> type[OptimisticPolicy]:
-    """The form that plays in NumPy or, if asked for, the one that plays in numba's kernels.
+    """The class of the NumPy form or of the compiled one.
 
     Raises
     ------
     ImportError
-        If numba is asked for and not installed.
+        If `compiled` is true and numba is not installed.
     """
     if not compiled:
         return OptimisticPolicy

@@ -13,12 +13,12 @@ from mlogb_core._state import as_generator, generator_from, generator_state
 
 
 class RandomPolicy(Owned):
-    """Uniformly random play, the reference line that has learned nothing.
+    """Uniformly random play, the baseline that learns nothing.
 
     Parameters
     ----------
     rng : numpy.random.Generator
-        The stream that it draws from.
+        The stream of its draws.
 
     Raises
     ------

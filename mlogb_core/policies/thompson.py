@@ -28,12 +28,12 @@ class ThompsonPolicy(NewtonPolicy):
     curvature, rewards, step_size, norm_bound, radius, tie_tolerance
         As in `NewtonPolicy`, which also says what is learned.
     rng : numpy.random.Generator
-        The stream that it draws from; each `select` takes Kd normal numbers.
+        The stream of its draws; each `select` takes Kd normal numbers.
 
     Notes
     -----
-    Not in the paper. All actions of a round are scored with one draw, so that their scores are correlated as
-    their rewards are. For K = 1 the score is the logit, which orders the actions as the reward does.
+    Not in the paper. One draw serves all actions of a round, so that their scores are correlated in the same
+    way as their rewards. For K = 1 the score is the logit, which ranks the actions as the reward does.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ThompsonPolicy(NewtonPolicy):
         super().__init__(curvature, rewards, **options)
         self.rng = as_generator(rng)
 
-    # Overflow is found by the check of the scores.
+    # NumPy's warnings of overflow are off, since the scores are checked for it.
     @np.errstate(over="ignore", under="ignore", invalid="ignore")
     def select(self, actions: ArrayLike) -> int:
         """Index of the action with the best reward under a draw; ties go to the lowest index.

@@ -27,7 +27,7 @@ def pairs(K, d, kind, seed):
 
 
 def played(case):
-    """The sketch, the sum of all Hessians and the number of shrinks after every round."""
+    """Yield the sketch, the sum of all Hessians and the number of shrinks after every round."""
     K, d, m, b, kind, seed = case
     sketch, total, shrinks = FrequentDirections(K, d, 1.0, m, buffer=b), np.zeros((K * d, K * d)), 0
     for x, z in pairs(K, d, kind, seed):
@@ -40,7 +40,7 @@ def played(case):
 
 
 def axes(weights, order):
-    """A sketch's input of K = 1 with the given weights along the axes, in the given order."""
+    """Actions for K = 1 along the axes, with squared lengths `weights`, in the given order."""
     return [np.sqrt(weights[i]) * np.eye(len(weights))[i] for i in order]
 
 
@@ -93,18 +93,13 @@ def test_the_tail_bound_is_attained_with_the_m_of_the_shrink(m, b, heavy):
     sketch = fed(FrequentDirections(1, m + b, 1.0, m, buffer=b), axes(weights, order))
     tail = cycles * weights[heavy:].sum()
     assert tail * (1 - 1e-5) <= sketch.shrinkage * (m + 1 - heavy) <= tail
-    if b > 1:  # so the bound of a sketch of the size m + b - 1, whose memory this one uses, is false
+    if b > 1:  # The bound for sketch size m + b - 1, whose memory this sketch uses, is exceeded.
         assert sketch.shrinkage * (m + b - heavy) > 1.1 * tail
 
 
-def test_one_round_of_buffer_is_the_algorithm_of_the_paper():
-    default, one = FrequentDirections(2, 4, 1.0, 3), FrequentDirections(2, 4, 1.0, 3, buffer=1)
-    for x, z in pairs(2, 4, "random", 0):
-        for sketch in (default, one):
-            sketch.add(sketch.frame(x), jacobian_factor(softmax(z)))
-    assert default.basis.tobytes() == one.basis.tobytes()
-    assert default.core.tobytes() == one.core.tobytes()
-    assert default.shrinkage == one.shrinkage > 0.0
+def test_the_default_buffer_is_that_of_the_paper():
+    """Without a buffer the iterates are those of Algorithm 1: see test_curvature.py and test_oracle.py."""
+    assert FrequentDirections(2, 4, 1.0, 3).buffer == 1
 
 
 def test_a_buffer_with_room_for_everything_is_exact():
@@ -112,9 +107,3 @@ def test_a_buffer_with_room_for_everything_is_exact():
     assert shrinks == 0
     assert sketch.shrinkage == 0.0
     np.testing.assert_allclose(sketch.dense(), np.eye(8) + total, rtol=0, atol=1e-12 * np.trace(total))
-
-
-@pytest.mark.parametrize("value", [0, -1, 1.5, True, None])
-def test_the_buffer_has_to_be_a_positive_integer(value):
-    with pytest.raises(ValueError, match="buffer"):
-        FrequentDirections(1, 3, 1.0, 2, buffer=value)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from variants import make
 
-from mlogb_core import RidgeRadius, eofd, first_order, oful, robust_eofd
+from mlogb_core import RidgeRadius
 from mlogb_core.choice import TIE_TOLERANCE, choose, choose_pruned
 
 
@@ -63,20 +64,10 @@ def test_bounds_and_scores_must_be_finite(bad):
 @pytest.mark.parametrize("kind", ["eofd", "robust_eofd", "oful", "first_order"])
 @pytest.mark.parametrize("scale", [1e-3, 1.0])
 def test_select_is_the_choice_among_all_scores(kind, K, scale, monkeypatch):
-    # Prune even where it costs more than it saves.
+    # The policy now prunes even where that costs more time than it saves.
     monkeypatch.setattr("mlogb_core.policies.optimistic._CHEAP", 0)
     d, rng = 12, np.random.default_rng(K)
-    maker = {"eofd": eofd, "robust_eofd": robust_eofd, "oful": oful, "first_order": first_order}[kind]
-    extra = {"sketch_size": 5} if "eofd" in kind else {}
-    policy = maker(
-        d,
-        np.linspace(0.0, 1.0, K + 1)[1:],
-        regularization=0.5,
-        step_size=1.0,
-        norm_bound=4.0,
-        radius=RidgeRadius(scale),
-        **extra,
-    )
+    policy = make(kind, K, d, 5, step_size=1.0, norm_bound=4.0, radius=RidgeRadius(scale))
     scored = 0
     for _ in range(120):
         actions = rng.standard_normal((30, d)) * rng.choice([0.0, 0.1, 1.0], size=(30, 1))
@@ -87,5 +78,5 @@ def test_select_is_the_choice_among_all_scores(kind, K, scale, monkeypatch):
         scored += policy.evaluated
         policy.update(actions[expected.action], int(rng.integers(K + 1)))
     assert scored < 120 * 30
-    if scale == 1e-3:  # little bonus, much pruning
+    if scale == 1e-3:  # A small bonus allows much pruning.
         assert scored < 120 * 10

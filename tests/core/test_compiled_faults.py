@@ -1,4 +1,4 @@
-"""Single faults that could be put into the compiled round: a small case for each that tells it apart."""
+"""The kernels one by one: small cases, each of which a plausible fault in the compiled round would fail."""
 
 from __future__ import annotations
 
@@ -7,31 +7,35 @@ import itertools
 import numpy as np
 import pytest
 from helpers import EPS, ellipsoid_projection
+from variants import make
 
-from mlogb_core import ConstantRadius, OptimisticPolicy, _linalg, eofd, oful
+from mlogb_core import ConstantRadius, OptimisticPolicy, _linalg
 from mlogb_core._thresholds import SLACK
 from mlogb_core.choice import choose
+from mlogb_core.link import jacobian_factor, loss_residual, outcome_probabilities
+from mlogb_core.policies import movement
 
 pytest.importorskip("numba", reason="the compiled form is the optional extra [fast]")
-from mlogb_core.compiled import CompiledPolicy, link, projection, shrink, step  # needs numba
+from mlogb_core.compiled import CompiledPolicy, algebra, link, projection, shrink, step  # needs numba
 from mlogb_core.compiled import choose as compiled_choose
 from mlogb_core.compiled import policy as compiled_policy
 from mlogb_core.compiled.arguments import WITHOUT_FRAME, Bonus, Candidates, Played, Settings
 
+SETTINGS = {"regularization": 1.0, "step_size": 2.0, "norm_bound": 2.0, "radius": ConstantRadius(0.05)}
+
 
 def policy_with(parameter, **changes):
-    """A compiled sketch with the given parameter, which has learned nothing."""
-    parameter = np.asarray(parameter)
-    settings = {"regularization": 1.0, "step_size": 1.0, "norm_bound": 100.0, "sketch_size": 3}
-    settings |= {"radius": ConstantRadius(1e-6), "compiled": True} | changes
-    policy = eofd(parameter.shape[1], np.arange(1.0, len(parameter) + 1), **settings)
-    policy.parameter = parameter
+    """A compiled sketch with the given parameter and no Hessian yet."""
+    K, d = np.shape(parameter)
+    settings = {"regularization": 1.0, "step_size": 1.0, "norm_bound": 100.0, "radius": ConstantRadius(1e-6)}
+    policy = make("eofd compiled", K, d, 3, rewards=np.arange(1.0, K + 1), **settings | changes)
+    policy.parameter = np.asarray(parameter)
     return policy
 
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_the_scale_of_a_tie_is_that_of_all_scores(wide, monkeypatch):
-    """The third action's score cannot be the best one, but it is the largest, and makes the others tie."""
+    """The third action cannot be the best, but its score has the largest size, which makes the others tie."""
     monkeypatch.setattr(compiled_policy, "WIDE", 0 if wide else 10**9)
     policy = policy_with([[1.0, 0.0]])
     actions = np.array([[1.0, 0.0], [1.0 + 5e-10, 0.0], [-10.0, 0.0]])
@@ -41,7 +45,7 @@ def test_the_scale_of_a_tie_is_that_of_all_scores(wide, monkeypatch):
 
 
 def test_bounds_that_are_attained_prune_no_action_by_their_roundoff():
-    """Without a tolerance of ties, roundoff decides among actions that differ by a permutation."""
+    """Without a tolerance roundoff decides between actions that differ by a permutation of their entries."""
     rng, K, d = np.random.default_rng(0), 3, 4
     slopes_of = np.ones((K, d)) * rng.uniform(0.2, 0.6, (K, 1))
     bonus = Bonus(beta=1e-2, half_sum=3.0, regularization=0.7, tie_tolerance=0.0, slack=SLACK)
@@ -62,16 +66,10 @@ def test_bounds_that_are_attained_prune_no_action_by_their_roundoff():
 
 def test_as_many_actions_are_scored_as_in_the_numpy_form(monkeypatch):
     monkeypatch.setattr("mlogb_core.policies.optimistic._CHEAP", 0)
-    rng, settings = np.random.default_rng(1), {"radius": ConstantRadius(0.05), "regularization": 1.0}
-    settings |= {"step_size": 2.0, "norm_bound": 2.0}
-    seen = set()
-    for maker, wide, more in (
-        (eofd, 10**9, {"sketch_size": 5}),
-        (eofd, 0, {"sketch_size": 5}),
-        (oful, 0, {}),
-    ):
+    rng, seen = np.random.default_rng(1), set()
+    for kind, wide in (("eofd", 10**9), ("eofd", 0), ("oful", 0)):
         monkeypatch.setattr(compiled_policy, "WIDE", wide)
-        plain, fast = (maker(6, [0.5, 1.0], compiled=form, **settings, **more) for form in (False, True))
+        plain, fast = (make(kind, 2, 6, 5, compiled=form, **SETTINGS) for form in (False, True))
         for _ in range(40):
             actions = rng.standard_normal((30, 6))
             chosen = plain.select(actions)
@@ -84,17 +82,8 @@ def test_as_many_actions_are_scored_as_in_the_numpy_form(monkeypatch):
 
 
 def test_a_ridge_factor_lives_for_one_round():
-    """Also where the rank stays the same: against the same policy that is built anew in every round."""
-    policy = eofd(
-        6,
-        [0.5, 1.0],
-        compiled=True,
-        sketch_size=4,
-        regularization=1.0,
-        step_size=2.0,
-        norm_bound=2.0,
-        radius=ConstantRadius(0.05),
-    )
+    """The factor changes in every round, even at the same rank; a restored policy computes the same one."""
+    policy = make("eofd compiled", 2, 6, 4, **SETTINGS)
     rng = np.random.default_rng(2)
     for _ in range(12):
         actions = rng.standard_normal((5, 6))
@@ -107,7 +96,7 @@ def test_a_ridge_factor_lives_for_one_round():
 
 
 def test_no_row_is_written_where_the_basis_has_no_room():
-    """A basis that has lost its orthonormality can leave more outside than there are rows."""
+    """If the basis has lost its orthonormality, more directions may be fresh than there are rows."""
     K, d, rank = 2, 2, 3
     memory = np.full((rank + K, K * d), 7.0)
     rows, core = memory[: rank + K - 1], np.eye(rank)
@@ -135,10 +124,9 @@ def test_polar_factors_of_nearly_singular_matrices(smallest):
 
 
 def test_a_well_conditioned_projection_stays_in_its_krylov_space(monkeypatch):
-    """With the parameter in the span of a full basis, whose length outside is roundoff of either sign."""
+    """The basis is full, so that the squared length outside its span is roundoff of either sign."""
     settings = {"regularization": 1.0, "step_size": 2.0, "norm_bound": 0.3, "radius": ConstantRadius(0.1)}
-    settings["sketch_size"] = 6
-    plain, fast = (eofd(6, [1.0], compiled=form, **settings) for form in (False, True))
+    plain, fast = (make("eofd", 1, 6, 6, compiled=form, **settings) for form in (False, True))
 
     def refuse(*_):
         raise AssertionError("Cholesky factors were asked for")
@@ -162,3 +150,78 @@ def test_a_projection_in_an_invariant_space_ends_there(values, rest):
     assert multiplier > 0.0
     expected = ellipsoid_projection(np.diag([*values, 0.0]) + 0.5 * np.eye(5), np.append(local, rest), 1.0)
     np.testing.assert_allclose(projected, expected[:4], rtol=0, atol=1e-7 if max(values) > 1e8 else 1e-13)
+
+
+@pytest.mark.parametrize("K", [1, 2, 5])
+def test_the_movement_is_that_of_the_numpy_form(K):
+    rng = np.random.default_rng(K)
+    old, change, action = rng.standard_normal((K, 7)), rng.standard_normal((K, 7)), rng.standard_normal(7)
+    seen = []
+    for outcome in range(K + 1):
+        p = outcome_probabilities(old @ action)
+        residual, factor = loss_residual(p, outcome), jacobian_factor(p)
+        for new, multiplier in ((old - np.outer(residual, action), 0.01), (old + change, 0.3)):
+            expected = movement(old, new, action, residual, factor, 0.7, multiplier)
+            found = step.movement(old, new, action, outcome, 0.7, multiplier)
+            assert found == pytest.approx(expected, rel=1e-12)
+            seen.append(expected[1])
+    assert max(seen) > 0.0 == min(seen)
+
+
+@pytest.mark.each_value
+@pytest.mark.parametrize("n", [*range(1, 14), 40, 77, 129])
+@pytest.mark.parametrize(("scale", "shift"), [(1.0, 0.0), (1e-12, -1e-12), (1e12, 1e10), (1.0, -500.0)])
+def test_cholesky_factors(n, scale, shift):
+    rows = np.random.default_rng(n).standard_normal((n + 1, n + 9))
+    matrix = scale * (rows @ rows.T / n + np.eye(n + 1))
+    upper, definite = algebra.cholesky(matrix, n, shift)
+    shifted = matrix[:n, :n] - shift * np.eye(n)
+    assert definite
+    np.testing.assert_array_equal(upper, np.triu(upper))
+    np.testing.assert_allclose(upper, np.linalg.cholesky(shifted).T, rtol=0, atol=1e-14 * upper.max())
+    np.testing.assert_allclose(upper.T @ upper, shifted, rtol=0, atol=1e-14 * shifted.max())
+
+
+@pytest.mark.each_value
+@pytest.mark.parametrize("value", [0.0, -1e-9, -1.0, np.nan])
+@pytest.mark.parametrize(("n", "place"), [(n, place) for n in (8, 11) for place in range(n)])
+def test_there_is_no_cholesky_factor_without_positive_pivots(n, place, value):
+    """The pivot may be at any place in a group of four rows, or in the rows after the last group."""
+    pivots = np.ones(n)
+    pivots[place] = value
+    assert not algebra.cholesky(np.diag(pivots), n, 0.0)[1]
+    unit = np.triu(np.random.default_rng(place).integers(-2, 3, (n, n)), 1) + np.eye(n)
+    assert not algebra.cholesky(unit.T @ np.diag(pivots) @ unit, n, 0.0)[1]  # Exact, in integers.
+    assert algebra.cholesky(np.diag(pivots), place, 0.0)[1]
+
+
+@pytest.mark.parametrize(("k", "n"), [(1, 41), (1, 79), (3, 43), (4, 20)])
+def test_a_shrunk_core_is_symmetric_to_the_bit(k, n):
+    rows = np.random.default_rng(n).standard_normal((n, n + 5))
+    core = rows @ rows.T
+    core = (core + core.T) / 2.0
+    values, vectors = np.linalg.eigh(core)
+    removed = np.ascontiguousarray(vectors[:, :k].T)
+    found, _ = shrink.shrink(rows, core, removed, n - k, 0.25, False)
+    np.testing.assert_array_equal(found, found.T)
+    np.testing.assert_allclose(np.linalg.eigvalsh(found), values[k:] - 0.25, rtol=0, atol=1e-13 * values[-1])
+
+
+@pytest.mark.parametrize("far", [1.001, 3.0, 1e6, 1e12])
+@pytest.mark.parametrize("rest", [0.0, 0.7])
+def test_projection_in_a_krylov_space(far, rest):
+    rng, settings = np.random.default_rng(8), Settings(1.0, 2.0, 1.0, 1e-15, 0.0, 0.0, 0.0)
+    factor = rng.standard_normal((30, 9))
+    core, local = factor @ factor.T, rng.standard_normal(30)
+    point = np.append(local, rest)
+    point *= far / np.linalg.norm(point)
+    Z = np.zeros((31, 31))
+    Z[:30, :30] = core
+    expected = ellipsoid_projection(Z + 2.0 * np.eye(31), point, 1.0)
+    found = projection.project_in_krylov_space(core, point[:30].copy(), point[30], settings)
+    projected, multiplier, settled = found
+    assert settled
+    assert multiplier > 0.0
+    np.testing.assert_allclose(projected, expected[:30], rtol=0, atol=1e-12)
+    # The component outside the span of the sketch is scaled by lambda / (lambda + nu).
+    np.testing.assert_allclose(2.0 / (2.0 + multiplier) * point[30], expected[30], rtol=0, atol=1e-12)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -16,20 +15,18 @@ from helpers import (
     dense_blocks,
     dense_newton_step,
     link_jacobian,
-    random_rounds,
     softmax,
 )
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mlogb_core import OptimisticPolicy, RidgeRadius, _linalg, eofd
+from mlogb_core import _linalg
 from mlogb_core.curvature import (
     DenseCurvature,
     FrequentDirections,
     NoCurvature,
     RobustFrequentDirections,
     frequent_directions,
-    low_rank,
 )
 from mlogb_core.link import jacobian_factor
 from mlogb_core.policies import movement
@@ -86,7 +83,7 @@ def size_of(matrix):
 
 
 def assert_sound(sketch, case):
-    """Orthonormal basis, symmetric positive semidefinite core, rank within bounds."""
+    """The basis is orthonormal, the core symmetric positive semidefinite, and the rank within its bound."""
     r = sketch.rank
     assert sketch.basis.shape == (r, case.K * case.d)
     assert sketch.core.shape == (r, r)
@@ -107,7 +104,7 @@ sketches = st.sampled_from(["sketch", "robust"])
 @example("sketch", Case(6, 4, 5, 1e-2, "mixed_scale", 1))
 @example("robust", Case(3, 4, 1, 1.0, "with_zeros", 2))
 def test_every_update_is_algorithm_1(name, case):
-    """The robust sketch differs in its ridge alone, which has half of what was subtracted."""
+    """The robust sketch differs only in its ridge, to which half of the subtracted amounts is added."""
     sketch = build(name, case)
     reference = ReferenceSketch(case.K, case.d, case.lam, case.m)
     for x, z in stream(case, rounds=30):
@@ -128,7 +125,7 @@ def test_every_update_is_algorithm_1(name, case):
 
 @given(sketches, cases())
 def test_the_sketch_brackets_the_full_hessian(name, case):
-    """From 0 to rho below it, and from minus to plus half of rho with the robust sketch."""
+    """It is at most rho below the full Hessian; the robust sketch is at most rho/2 below or above."""
     sketch = build(name, case)
     full = case.lam * np.eye(case.K * case.d)
     removed = 0.0
@@ -144,8 +141,8 @@ def test_the_sketch_brackets_the_full_hessian(name, case):
         assert gap[-1] <= sketch.shrinkage + slack
         removed = max(removed, gap[-1])
     assert (sketch.shrinkage == 0.0) or case.m < case.K * case.d
-    # The bracket is not slack by orders of magnitude: what is missing from the trace is at least
-    # m + 1 times what was subtracted (each shrink takes it from m kept and one dropped direction).
+    # The bracket is nearly attained: the trace lost is at least m + 1 times the amount subtracted, since each
+    # shrink subtracts from m kept directions and drops at least one more.
     if sketch.shrinkage > 1e-6:
         missing = np.trace(full - sketch.dense()) + (sketch.ridge - case.lam) * case.K * case.d
         assert missing >= (case.m + 1) * sketch.shrinkage * (1 - 1e-9) - 1e-12 * np.trace(full)
@@ -232,7 +229,7 @@ def test_inverse_blocks_and_spectrum_match_the_dense_matrix(name, case):
     actions = np.vstack((rng.standard_normal((4, case.d)), stream(case, rounds=15)[-1][0], np.zeros(case.d)))
     blocks = curvature.inverse_blocks(actions)
     assert blocks.shape == (len(actions), case.K, case.K)
-    # Both sides cancel from |x|^2/lambda at the condition number of Z.
+    # Both sides are differences of numbers as large as |x|^2/lambda, and lose digits by cancellation.
     condition = size_of(Z) / case.lam
     tolerance = 20 * EPS * condition * (actions**2).sum(axis=1).max() / case.lam
     np.testing.assert_allclose(blocks, dense_blocks(Z, actions, case.K), rtol=0, atol=tolerance)
@@ -241,17 +238,12 @@ def test_inverse_blocks_and_spectrum_match_the_dense_matrix(name, case):
     spectrum = curvature.spectrum()
     assert (spectrum >= 0.0).all()
     padded = np.pad(spectrum, (0, values.size - spectrum.size))
-    lost = condition if name == "dense" else 1.0  # it holds the inverse
+    lost = condition if name == "dense" else 1.0  # The full matrix is stored as its inverse.
     np.testing.assert_allclose(padded, values, rtol=0, atol=50 * EPS * size_of(Z) * lost)
     np.testing.assert_array_equal(blocks, curvature.inverse_blocks(actions, curvature.images(actions)))
 
 
-@given(
-    kinds,
-    cases(),
-    st.sampled_from([1e-2, 1.0, 50.0]),
-    st.sampled_from([1e-3, 0.3, 2.0, 1e3]),
-)
+@given(kinds, cases(), st.sampled_from([1e-2, 1.0, 50.0]), st.sampled_from([1e-3, 0.3, 2.0, 1e3]))
 @example("sketch", Case(2, 5, 3, 1.0, "random", 0), 1.0, 1e-3)
 @example("sketch", Case(2, 5, 12, 1.0, "random", 0), 1.0, 0.3)
 @example("sketch", Case(2, 5, 4, 1.0, "with_zeros", 0), 1.0, 0.3)
@@ -264,7 +256,7 @@ def test_newton_step_matches_a_dense_computation(name, case, step_size, S):
     rng = np.random.default_rng(case.seed + 3)
     W = rng.standard_normal((case.K, case.d))
     W *= S * rng.random() / np.linalg.norm(W)
-    for x, z in pairs[8:]:  # two actions that the curvature has met and two that are new
+    for x, z in pairs[8:]:  # Two of these actions have been added before, and two are new.
         p = softmax(z)
         residual = p[1:] - np.eye(case.K + 1)[rng.integers(case.K + 1)][1:]
         factor = jacobian_factor(p)
@@ -280,7 +272,7 @@ def test_newton_step_matches_a_dense_computation(name, case, step_size, S):
         step = found - W
         truth = step.ravel() @ Z @ step.ravel()
         assert logits == pytest.approx(np.sum((step @ x) ** 2), rel=1e-12)
-        # W+ is rounded to its own length, and the terms of the identity to theirs.
+        # Roundoff is relative to the lengths of W+ and of the terms in the identity.
         scale = step_size * np.linalg.norm(x) * np.linalg.norm(residual)
         scale += (multiplier + size_of(Z)) * np.linalg.norm(found)
         assert abs(length_in_z - truth) <= 100 * EPS * condition * (scale * np.linalg.norm(step) + truth)
@@ -292,7 +284,7 @@ def test_add_accumulates_the_hessians(name, case):
     pairs = stream(case, rounds=20)
     curvature = feed(build(name, case._replace(m=case.K * case.d)), pairs)
     full = full_hessian(case, pairs if name != "none" else [])
-    lost = size_of(full) / case.lam if name == "dense" else 1.0  # it holds the inverse
+    lost = size_of(full) / case.lam if name == "dense" else 1.0  # It is stored as its inverse.
     np.testing.assert_allclose(curvature.dense(), full, rtol=0, atol=1e-13 * size_of(full) * lost)
     assert curvature.shrinkage == 0.0
     assert curvature.rank_bound == (0 if name == "none" else case.K * case.d)
@@ -304,7 +296,7 @@ def test_a_state_rebuilds_the_curvature_to_the_bit(name, case):
     first = feed(build(name, case), pairs[:12])
     state = first.state_dict()
     second = type(first).from_state(state)
-    feed(first, pairs[12:])  # must not write into the state that was handed out
+    feed(first, pairs[12:])  # This must not change the state that `state_dict` has returned.
     feed(second, pairs[12:])
     assert_same_state(first.state_dict(), second.state_dict())
     assert_same_state(state, feed(build(name, case), pairs[:12]).state_dict())
@@ -318,7 +310,7 @@ def test_a_draw_has_the_inverse_as_its_covariance(name, case):
     R = np.array(columns).T
     condition = size_of(Z) / case.lam
     np.testing.assert_allclose(R @ R.T, np.linalg.inv(Z), rtol=0, atol=50 * size * EPS * condition / case.lam)
-    if name != "dense":  # the symmetric root, which does not depend on the basis
+    if name != "dense":  # A sketch uses the symmetric root, which does not depend on its basis.
         np.testing.assert_allclose(R, R.T, rtol=0, atol=50 * size * EPS / np.sqrt(case.lam))
 
 
@@ -365,116 +357,6 @@ def test_a_failed_shrink_leaves_the_sketch_as_it_was(monkeypatch):
         assert_same_state(before, sketch.state_dict())
 
 
-TRACKED_CASES = [
-    (1, 9, 4, 1),
-    pytest.param(2, 6, 5, 1, marks=pytest.mark.slow),
-    pytest.param(3, 4, 7, 1, marks=pytest.mark.slow),
-    (2, 6, 4, 3),
-    (1, 5, 9, 1),
-]
-
-
-def projecting_policy(K, d, m, buffer):
-    settings = {"regularization": 0.5, "step_size": 3.0, "norm_bound": 0.7, "radius": RidgeRadius(0.05)}
-    return eofd(d, np.arange(1, K + 1) / K, sketch_size=m, buffer=buffer, **settings)
-
-
-def distance_from_products(policy):
-    return np.abs(policy.curvature.basis @ policy.parameter.reshape(-1) - policy.coordinates).max()
-
-
-@pytest.mark.parametrize(("K", "d", "m", "buffer"), TRACKED_CASES)
-def test_coordinates_that_are_tracked_are_those_of_the_parameter(K, d, m, buffer, monkeypatch):
-    tracked, plain = (projecting_policy(K, d, m, buffer) for _ in range(2))
-    rng, projected, apart = np.random.default_rng(K + d), 0, 0.0
-    for number in range(600):
-        actions = rng.standard_normal((6, d)) * (number % 50 > 0)  # now and then nothing is learned
-        monkeypatch.setattr(low_rank, "_TRACKED", 0)
-        chosen = tracked.select(actions)
-        # Some outcomes that draw the parameter back, so that some steps end inside the ball.
-        outcome = (
-            int(rng.integers(K + 1))
-            if number % 7
-            else int(np.argmax(tracked.parameter @ actions[chosen])) + 1
-        )
-        tracked.update(actions[chosen], outcome)
-        monkeypatch.setattr(low_rank, "_TRACKED", np.inf)
-        assert chosen == plain.select(actions)
-        plain.update(actions[chosen], outcome)
-        assert plain.coordinates is None
-        projected += np.linalg.norm(plain.parameter) > 0.7 * (1 - 1e-12)
-        np.testing.assert_allclose(tracked.parameter, plain.parameter, rtol=0, atol=1e-13)
-        if tracked.coordinates is not None:
-            apart = max(apart, distance_from_products(tracked))
-    assert 20 < projected < 600
-    assert apart < 2e-14  # as near as products are: the error of one round does not stay
-
-
-@pytest.fixture
-def tracking(monkeypatch):
-    """A policy that has coordinates of its parameter."""
-    monkeypatch.setattr(low_rank, "_TRACKED", 0)
-    policy = projecting_policy(2, 6, 5, 1)
-    random_rounds(policy, 40, seed=3)
-    assert policy.coordinates is not None
-    return policy
-
-
-def test_coordinates_are_those_of_the_parameter_for_which_they_were_computed(tracking):
-    """It cannot be changed in place, and another one that is assigned has none."""
-    twin = OptimisticPolicy.from_state(tracking.state_dict())
-    for policy in (tracking, twin, copy.copy(tracking)):
-        with pytest.raises(ValueError, match="read-only"):
-            policy.parameter[0] *= -1.0
-    tracking.parameter = twin.parameter[::-1].copy()
-    assert tracking.coordinates is None
-    plain = OptimisticPolicy.from_state(tracking.state_dict())
-    for policy in (tracking, plain):
-        policy.update(np.full(6, 0.5), 1)
-    assert_same_state(tracking.state_dict(), plain.state_dict())
-    twin.curvature = tracking.curvature
-    assert twin.coordinates is None
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"coordinates": np.ones(4)}, r"coordinates must have shape \(5,\), got \(4,\)"),
-        ({"coordinates": np.ones(5)}, "coordinates must be the products of curvature.basis with parameter"),
-        ({"coordinates": np.full(5, np.nan)}, "coordinates must be finite"),
-    ],
-)
-def test_a_state_with_other_coordinates_is_rejected(change, message, tracking):
-    with pytest.raises(ValueError, match=message):
-        OptimisticPolicy.from_state(tracking.state_dict() | change)
-    exact = OptimisticPolicy(
-        DenseCurvature(2, 6, 1.0), [0.5, 1.0], step_size=1.0, norm_bound=1.0, radius=RidgeRadius(0.1)
-    )
-    with pytest.raises(ValueError, match="coordinates must be left out: DenseCurvature keeps none"):
-        OptimisticPolicy.from_state(exact.state_dict() | {"coordinates": np.ones(5)})
-
-
-def test_a_tracking_policy_goes_on_from_its_state_to_the_byte(tracking):
-    twin = OptimisticPolicy.from_state(tracking.state_dict())
-    assert twin.coordinates is not None
-    random_rounds(tracking, 40, seed=4)
-    random_rounds(twin, 40, seed=4)
-    assert_same_state(tracking.state_dict(), twin.state_dict())
-
-
-def test_a_failed_round_keeps_the_coordinates(tracking, monkeypatch):
-    before = tracking.state_dict()
-
-    def fail(*args, **kwargs):
-        raise np.linalg.LinAlgError("did not converge")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(frequent_directions, "_reflected", fail)
-        with pytest.raises(ArithmeticError, match="round 41"):
-            tracking.update(np.full(6, 0.5), 1)
-    assert_same_state(before, tracking.state_dict())
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -487,12 +369,17 @@ def test_a_failed_round_keeps_the_coordinates(tracking, monkeypatch):
         ((1, 3, 1.0, 0), "sketch_size must be at least 1"),
         ((1, 3, 1.0, 2.5), "sketch_size must be an integer"),
         ((1, 3, 1.0, True), "sketch_size must be an integer"),
+        ((1, 3, 1.0, 2, 0), "buffer must be at least 1"),
+        ((1, 3, 1.0, 2, -1), "buffer must be at least 1"),
+        ((1, 3, 1.0, 2, 1.5), "buffer must be an integer"),
+        ((1, 3, 1.0, 2, True), "buffer must be an integer"),
+        ((1, 3, 1.0, 2, None), "buffer must be an integer"),
     ],
 )
 def test_construction_rejects(arguments, message):
     with pytest.raises(ValueError, match=message):
         FrequentDirections(*arguments)
-    if "sketch_size" not in message:
+    if "sketch_size" not in message and "buffer" not in message:
         for kind in (DenseCurvature, NoCurvature):
             with pytest.raises(ValueError, match=message):
                 kind(*arguments[:3])
@@ -523,7 +410,7 @@ def test_a_state_that_does_not_fit_is_rejected(key, value, message):
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(("K", "d", "m"), [(12, 5, 3), (9, 4, 1), (20, 20, 10), (12, 1, 1)])
 def test_many_outcomes_in_a_small_sketch(K, d, m, seed):
-    """LAPACK's driver for a few eigenpairs does not converge on such cores, depending on the kernel."""
+    """On such cores LAPACK's driver for a few eigenpairs fails to converge with some BLAS kernels."""
     rng, case = np.random.default_rng(seed), Case(K, d, m, 1.0, "random", seed)
     pairs = [(x, rng.standard_normal(K)) for x in action_stream("random", 60, d, seed)]
     sketch = feed(build("sketch", case), pairs)

@@ -30,7 +30,7 @@ REWARDS = (0.25, 0.5, 0.75, 1.0)
         ([0.25, 0.5, 0.25], np.nextafter(1.0, 0.0), 2),
         ([0.0, 1.0, 0.0], 0.0, 1),  # an impossible outcome never happens,
         ([0.0, 1.0, 0.0], np.nextafter(1.0, 0.0), 1),
-        ([0.5, 0.0, 0.5], 0.5, 2),  # not even at its edge
+        ([0.5, 0.0, 0.5], 0.5, 2),  # also not at the edge of its interval,
         ([1.0, 0.0, 0.0], np.nextafter(1.0, 0.0), 0),
         ([0.5, 0.5 - 1e-10, 0.0], np.nextafter(1.0, 0.0), 1),  # a sum below 1: the last possible one
         ([0.1] * 10, np.nextafter(1.0, 0.0), 9),  # cumulative sum 1 - eps
@@ -89,7 +89,7 @@ def test_a_fixed_size_of_action_set():
 
 
 def test_synthetic_directions_are_uniform():
-    """Mean 0 and second moment I/d for the actions and for the parameter, each within five deviations."""
+    """Actions and parameters have mean 0 and second moment I/d within five standard deviations."""
     d, n = 3, 6000
     rng = np.random.default_rng(3)
     environment = SyntheticEnvironment(d, [1.0], parameter_norm=2.0, n_actions=(n, n))
@@ -102,14 +102,14 @@ def test_synthetic_directions_are_uniform():
 
 
 def test_decay_gives_the_features_their_variances():
-    """Before the scaling to norm 1, which keeps the ratios of two features' squares in the middle."""
+    """The scaling to norm 1 keeps the ratio of two features, whose median is that of the deviations."""
     environment = SyntheticEnvironment(4, [1.0], parameter_norm=2.0, n_actions=(9000, 9000), decay=2.0)
     rng = np.random.default_rng(8)
     instance = environment.instance(rng)
     actions = instance.actions(rng).features
     np.testing.assert_allclose(np.linalg.norm(actions, axis=1), 1.0, rtol=1e-12)
     assert np.linalg.norm(instance.parameter) == pytest.approx(2.0)
-    # |z_i / z_j| of two independent normal numbers has median 1
+    # The ratio |z_i / z_j| of two independent normal numbers has the median 1.
     ratios = np.median(np.abs(actions[:, 1:] / actions[:, :1]), axis=0)
     np.testing.assert_allclose(ratios, [1 / 2, 1 / 3, 1 / 4], rtol=0.1)
     shares = [environment.instance(rng).parameter[0] ** 2 for _ in range(2000)]
@@ -160,7 +160,7 @@ def test_synthetic_rejects(changes, message):
 
 
 def labelled(**changes):
-    """Six rows of three labels; the first feature says which row it is, label 2 has one row of zeros."""
+    """Six rows with three labels; the first features differ, and label 2 has one row, of zeros."""
     features = np.array([[3.0, 4.0], [6.0, 0.0], [0.0, 0.5], [5.0, 12.0], [8.0, 15.0], [0.0, 0.0]])
     arguments = {
         "features": features,
@@ -171,11 +171,7 @@ def labelled(**changes):
     return LabelledEnvironment(arguments.pop("features"), arguments.pop("labels"), **arguments)
 
 
-UNIT = {
-    0: [[0.6, 0.8], [0.0, 1.0], [5 / 13, 12 / 13]],
-    1: [[1.0, 0.0], [8 / 17, 15 / 17]],
-    2: [[0.0, 0.0]],
-}
+UNIT = {0: [[0.6, 0.8], [0.0, 1.0], [5 / 13, 12 / 13]], 1: [[1.0, 0.0], [8 / 17, 15 / 17]], 2: [[0.0, 0.0]]}
 SCALED = {
     0: [[3 / 15, 4 / 15], [0.0, 0.5 / 15], [5 / 15, 12 / 15]],
     1: [[6 / 15, 0.0], [8 / 15, 1.0]],
@@ -213,7 +209,7 @@ def test_one_candidate_of_every_label_in_random_order(normalisation, rows, divis
             order.append(label)
         assert sorted(order) == [0, 1, 2]
         orders[tuple(order)] = orders.get(tuple(order), 0) + 1
-    # Five binomial deviations: all 3! orders alike, all rows of a label alike.
+    # All 3! orders, and all rows of a label, are equally likely: within five binomial deviations.
     assert len(orders) == 6
     assert max(abs(n - rounds / 6) for n in orders.values()) < 5 * np.sqrt(rounds * 5 / 36)
     for (label, _), n in drawn.items():
@@ -247,7 +243,7 @@ def test_any_numeric_type_gives_the_same_actions(normalisation, dtype):
 
 @pytest.mark.parametrize("dtype", [np.int8, np.float64])
 def test_the_largest_absolute_value_may_be_negative(dtype):
-    # |-128| does not fit into int8
+    # The number 128 does not fit into int8.
     features = np.array([[-128, 64], [0, 5]]).astype(dtype)
     environment = labelled(
         features=features, labels=[0, 1], outcomes=[0, 1], rewards=[1.0], normalisation="max"
@@ -259,13 +255,8 @@ def test_the_largest_absolute_value_may_be_negative(dtype):
 
 def test_all_zero_data_are_legal():
     for normalisation in ("unit", "max"):
-        environment = labelled(
-            features=np.zeros((2, 2)),
-            labels=[0, 1],
-            outcomes=[0, 1],
-            rewards=[1.0],
-            normalisation=normalisation,
-        )
+        data = {"features": np.zeros((2, 2)), "labels": [0, 1], "outcomes": [0, 1], "rewards": [1.0]}
+        environment = labelled(normalisation=normalisation, **data)
         assert np.isfinite(environment.actions(np.random.default_rng(0)).features).all()
 
 

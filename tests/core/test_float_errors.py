@@ -22,7 +22,7 @@ LARGEST = np.finfo(np.float64).max
 
 @pytest.fixture(params=ERRORS)
 def raising(request):
-    """With one kind of error, or all, raised; and no warning let through."""
+    """Raise one kind of floating-point error, or all of them, and turn every warning into an error."""
     with np.errstate(**{request.param: "raise"}), warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
@@ -54,7 +54,7 @@ def test_the_largest_loss_is_finite():
 
 
 def makers():
-    """Every policy by name, with logits of up to 2,000 on actions of length 1000."""
+    """Every policy by name; on actions of length 1,000 the logits reach 2,000."""
     changed = SETTINGS | {"norm_bound": 2.0, "radius": ConstantRadius(1e-3)}
     yield "first order", lambda: first_order(D, REWARDS, **changed)
     yield "robust", lambda: robust_eofd(D, REWARDS, sketch_size=4, **changed)
@@ -110,7 +110,7 @@ def test_a_trial_is_played_whichever_error_is_raised(raising):
 
 def test_an_overflow_is_told_whichever_error_is_raised(raising):
     for name, make in makers():
-        if "printed" in name or "thompson" in name:  # which has no squares that overflow
+        if "printed" in name or "thompson" in name:  # Neither squares the lengths of the actions.
             continue
         with pytest.raises(ArithmeticError, match=r"round 1: .*overflow"):
             make().select(np.full((3, D), 1e200))
@@ -127,7 +127,8 @@ def test_random_play_goes_on_from_a_state_of_any_generator(kind, tmp_path):
     with np.load(tmp_path / "state.npz") as state:
         twin = RandomPolicy.from_state(state)
     assert_same_state(twin.state_dict(), policy.state_dict())
-    sizes = np.random.default_rng(0).integers(1, 1000, 700)  # more than a block of 624 numbers
+    # The state of MT19937 holds 624 numbers; with 700 draws it is renewed.
+    sizes = np.random.default_rng(0).integers(1, 1000, 700)
     assert [twin.select(np.ones((n, 1))) for n in sizes] == [policy.select(np.ones((n, 1))) for n in sizes]
 
 

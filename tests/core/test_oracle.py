@@ -1,4 +1,4 @@
-"""The library against the paper's algorithms as they stand (`mlogb_core.literal`), round by round."""
+"""The library against the transcribed algorithms of the paper (`mlogb_core.literal`), round by round."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from helpers import softmax
+from variants import literal_of, make
 
-from mlogb_core import RidgeRadius, TheoremRadius, eofd, oful
-from mlogb_core.literal import LiteralEOFD, LiteralOFUL
+from mlogb_core import RidgeRadius, TheoremRadius
+from mlogb_core.literal import LiteralEOFD
 
 CLOSE = 1e-10  # roundoff of 1,000 rounds: the largest difference seen is 5e-12, in the spectrum
 ACTIVE = {"regularization": 1.0, "step_size": 2.0, "norm_bound": 5.0}
@@ -22,7 +23,7 @@ def slow(*sizes):
 
 
 class Comparison(NamedTuple):
-    """What two policies did side by side on the same actions and outcomes."""
+    """The differences of two policies on the same actions and outcomes."""
 
     different: int  # rounds with different actions
     parameter: float  # largest |W - W_literal|
@@ -40,7 +41,7 @@ def candidates(rng, d):
 
 
 def compare(fast, literal, rounds, norm_bound, seed=0):
-    """Let both play the actions that the fast one selects; outcomes from a random true parameter."""
+    """Both play the actions that the fast policy selects; outcomes come from a random true parameter."""
     rng = np.random.default_rng(seed)
     K, d = fast.parameter.shape
     truth = rng.standard_normal((K, d))
@@ -78,18 +79,14 @@ def assert_same_play(result, parameter=CLOSE):
 
 
 def assert_powerful(result, rounds):
-    """The comparison went through both branches of the step, and the bonus decided."""
+    """Some steps were projected and some were not, and the bonus decided many rounds."""
     assert 0 < result.projected < rounds
     assert result.greedy > rounds / 10
 
 
 def both(kind, K, d, m, radius, **settings):
-    rewards = np.linspace(0.0, 1.0, K + 1)[1:]
-    settings = settings | {"radius": radius}
-    if kind == "eofd":
-        settings["sketch_size"] = m
-        return eofd(d, rewards, **settings), LiteralEOFD(d, rewards, **settings)
-    return oful(d, rewards, **settings), LiteralOFUL(d, rewards, **settings)
+    policy = make(kind, K, d, m, radius=radius, **settings)
+    return policy, literal_of(kind, policy)
 
 
 def settings_for(K, d):
@@ -116,13 +113,10 @@ def test_eofd_plays_algorithm_2(K, d, m):
 
 @pytest.mark.parametrize(
     ("K", "d", "m"),
-    [
-        *slow(*BENCHMARK[:3]),
-        *(pytest.param(*size, marks=pytest.mark.very_slow) for size in BENCHMARK[3:]),
-    ],
+    [*slow(*BENCHMARK[:3]), *(pytest.param(*size, marks=pytest.mark.very_slow) for size in BENCHMARK[3:])],
 )
 def test_eofd_plays_algorithm_2_for_3000_rounds(K, d, m):
-    """The sizes of the benchmark; the sketch is shrunk in nearly all of the rounds."""
+    """At the sizes of the benchmark the sketch shrinks in nearly all rounds."""
     result = compare(*both("eofd", K, d, m, radius_for(K), **ACTIVE), 3000, ACTIVE["norm_bound"])
     print(f"K={K} d={d} m={m}: {result._replace(policy=None)}, margin {result.policy.smallest_margin:.1e}")
     assert_same_play(result, parameter=1e-12)
@@ -160,7 +154,7 @@ def test_oful_plays_the_full_matrix(K, d, rounds):
 
 
 def test_the_oracle_survives_an_svd_that_does_not_converge(monkeypatch):
-    """Seen on a finite sketch of rank 204 with one of OpenBLAS' kernels and one thread."""
+    """This happened with a sketch of rank 204, one of OpenBLAS' kernels and one thread."""
     plays = [LiteralEOFD(5, [0.5, 1.0], sketch_size=4, radius=RidgeRadius(1e-2), **ACTIVE) for _ in range(2)]
     svd, failed = np.linalg.svd, []
 

@@ -1,4 +1,4 @@
-"""What keeps the sketch's basis orthonormal where one projection of an action has to be enough."""
+"""The sketch's basis stays orthonormal although most actions are projected onto it only once."""
 
 from __future__ import annotations
 
@@ -14,17 +14,8 @@ FORMS = [False, True]
 def build(K, d, m, *, buffer=1, compiled=False):
     if compiled:
         pytest.importorskip("numba", reason="the compiled form is the optional extra [fast]")
-    return eofd(
-        d,
-        np.ones(K),
-        sketch_size=m,
-        buffer=buffer,
-        regularization=1.0,
-        step_size=1.0,
-        norm_bound=0.5,
-        radius=ConstantRadius(0.1),
-        compiled=compiled,
-    )
+    settings = {"regularization": 1.0, "step_size": 1.0, "norm_bound": 0.5, "radius": ConstantRadius(0.1)}
+    return eofd(d, np.ones(K), sketch_size=m, buffer=buffer, compiled=compiled, **settings)
 
 
 @pytest.mark.each_value
@@ -33,7 +24,7 @@ def build(K, d, m, *, buffer=1, compiled=False):
     ("K", "d", "m", "buffer"), [(1, 20, 15, 3), (2, 6, 5, 2), (3, 10, 15, 2), (1, 8, 7, 1)]
 )
 def test_half_full_and_more_the_error_does_not_grow(K, d, m, buffer, compiled):
-    """An error of the basis comes back up to nine times as large if fresh rows inherit it."""
+    """If fresh rows inherit an error of the basis, the error returns up to nine times as large."""
     policy = build(K, d, m, buffer=buffer, compiled=compiled)
     rng = np.random.default_rng(0)
     for _ in range(2500):
@@ -80,7 +71,7 @@ def test_a_subclass_is_not_taken_for_the_compiled_form():
 
 
 def test_fresh_rows_do_not_inherit_an_error_of_the_basis():
-    """One projection leaves the error of the basis in the fresh rows: it has to be taken out."""
+    """A single projection leaves the error of the basis in the fresh rows, so that it has to be removed."""
     policy = build(2, 20, 6)
     rng = np.random.default_rng(1)
     for _ in range(10):

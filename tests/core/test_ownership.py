@@ -1,4 +1,4 @@
-"""Copies, pickles, memory maps, workers and threads; and classes that the library does not know."""
+"""Policies in copies, pickles, memory maps, workers, threads and new processes; and subclasses by users."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import joblib
 import numpy as np
 import pytest
-from helpers import assert_same_state, random_rounds
+from helpers import assert_same_state, random_round, random_rounds, run_python
+from variants import ALL
+from variants import make as make_kind
 
 from mlogb_core import (
     ConstantRadius,
@@ -66,7 +68,7 @@ def policies():
 
 
 def played(policy, seed=2):
-    """Fifteen more rounds: the actions, and what the policy then stands for."""
+    """Play fifteen more rounds, and return the actions and the state after them."""
     if isinstance(policy, RandomPolicy):
         return [policy.select(np.ones((9, D))) for _ in range(15)], policy.state_dict()
     actions = random_rounds(policy, 15, seed)
@@ -106,8 +108,8 @@ def test_a_copy_goes_on_as_the_original_and_neither_disturbs_the_other(way, tmp_
     monkeypatch.setattr("mlogb_core.curvature.low_rank._TRACKED", 0)  # coordinates are kept, and copied too
     undisturbed = {name: played(policy) for name, policy in policies().items()}
     for name, policy in policies().items():
-        if not isinstance(policy, (RandomPolicy, ThompsonPolicy)):  # which draw in `select`
-            policy.select(np.eye(D))  # what it knows of the selected action is copied as well
+        if not isinstance(policy, (RandomPolicy, ThompsonPolicy)):  # These draw random numbers in `select`.
+            policy.select(np.eye(D))  # The image of the selected action is copied as well.
         other = WAYS[way](policy, tmp_path / "policy.joblib")
         assert type(other) is type(policy)
         assert_same_end(played(other), undisturbed[name])
@@ -175,7 +177,34 @@ def test_actions_that_may_not_be_written_or_are_not_aligned(compiled):
         assert_same_state(plain.state_dict(), other.state_dict())
 
 
-# Classes of others ---------------------------------------------------------------------------------
+def test_a_state_on_disk_goes_on_in_a_new_process(tmp_path):
+    """Actions, margin and bytes of W in the second half are the same as without the interruption."""
+    half, seed = 26, 72  # a buffer of 3 is not empty here
+    policies, calls = [], []
+    for kind in ALL:
+        for when in ("between rounds", "between select and update"):
+            policy = make_kind(kind, 2, 9, 5, norm_bound=1.0, radius=TheoremRadius(0.1, scale=1e-3))
+            random_rounds(policy, half, seed=71)
+            selected = None
+            if when == "between select and update":
+                selected = policy.select(random_round(policy, np.random.default_rng(seed))[0])
+            path = tmp_path / f"{kind} {when}.npz"
+            np.savez(path, **policy.state_dict())
+            policies.append(policy)
+            calls.append((str(path), half, seed, selected))
+    program = f"from helpers import resume\nfor call in {calls}:\n    resume(*call)"
+    lines = run_python(program).splitlines()
+    assert len(lines) == 2 * len(calls)
+    for policy, (path, *_, selected), actions, end in zip(
+        policies, calls, lines[::2], lines[1::2], strict=True
+    ):
+        expected = random_rounds(policy, half, seed, selected)
+        assert actions.split() == list(map(str, expected)), path
+        assert end == f"{policy.margin.hex()} {policy.parameter.tobytes().hex()}", path
+        assert len(set(expected)) > 1, path
+
+
+# Subclasses by users ---------------------------------------------------------------------------------
 
 
 class Forgetful(FrequentDirections):
@@ -190,7 +219,7 @@ class Damped(DenseCurvature):
 
 
 class Counting(OptimisticPolicy):
-    """A policy of another class with the same arguments."""
+    """A subclass with the same arguments and another radius."""
 
     @property
     def beta(self):
@@ -235,7 +264,7 @@ def test_the_kernels_refuse_a_curvature_that_they_do_not_know_by_name(curvature)
 
 @pytest.mark.parametrize("kind", [Forgetful, Damped, type("FrequentDirections", (Forgetful,), {})])
 def test_a_curvature_of_another_class_is_read_back_as_itself_or_refused_by_name(kind, monkeypatch):
-    """Also one that has the name of the library's own."""
+    """This includes a class that has the same name as one of the library's."""
     curvature = kind(2, D, 1.0) if kind is Damped else kind(2, D, 1.0, 3)
     assert type(kind.from_state(curvature.state_dict())) is kind
     policy = OptimisticPolicy(curvature, REWARDS, radius=RidgeRadius(0.1), **OPTIONS)
@@ -244,7 +273,7 @@ def test_a_curvature_of_another_class_is_read_back_as_itself_or_refused_by_name(
     twin = OptimisticPolicy.from_state(state)
     assert type(twin.curvature) is kind
     assert_same_end(played(twin), played(policy))
-    monkeypatch.delitem(base._CLASSES, state["curvature"])  # as in a process that has not imported it
+    monkeypatch.delitem(base._CLASSES, state["curvature"])  # In a new process its module is not imported.
     with pytest.raises(ValueError, match=rf"curvature must be one of .*, got '.*\.{kind.__name__}'"):
         OptimisticPolicy.from_state(state)
 

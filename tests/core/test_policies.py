@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import variants
 from helpers import EPS, assert_same_state, dense_newton_step, link_jacobian, softmax
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mlogb_core import (
-    ConstantRadius,
-    OptimisticPolicy,
-    RandomPolicy,
-    RidgeRadius,
-    TheoremRadius,
-    eofd,
-    first_order,
-    oful,
-    robust_eofd,
-)
+from mlogb_core import ConstantRadius, OptimisticPolicy, RandomPolicy, RidgeRadius, TheoremRadius
 from mlogb_core.choice import TIE_TOLERANCE, choose
 from mlogb_core.curvature import FrequentDirections
 
@@ -26,18 +17,12 @@ KINDS = ("eofd", "robust_eofd", "oful", "first_order")
 D = 6
 
 
-def make(kind, K=2, d=D, *, radius=None, rewards=None, **changes):
-    settings = {"regularization": 0.5, "step_size": 1.5, "norm_bound": 1.0} | changes
-    settings["radius"] = RidgeRadius(0.1) if radius is None else radius
-    rewards = np.linspace(0.0, 1.0, K + 1)[1:] if rewards is None else rewards
-    if kind in ("eofd", "robust_eofd"):
-        maker = eofd if kind == "eofd" else robust_eofd
-        return maker(d, rewards, **({"sketch_size": 3} | settings))
-    return (oful if kind == "oful" else first_order)(d, rewards, **settings)
+def make(kind, K=2, d=D, **changes):
+    return variants.make(kind, K, d, 3, **{"norm_bound": 1.0, "radius": RidgeRadius(0.1)} | changes)
 
 
 def play(policy, rounds, seed):
-    """Rounds with outcomes drawn from no model; the actions chosen."""
+    """Play rounds with random outcomes, and return the actions chosen."""
     rng = np.random.default_rng(seed)
     K, d = policy.parameter.shape
     chosen = []
@@ -86,7 +71,7 @@ def test_update_takes_any_action(kind):
     actions = np.eye(D)
     assert policy.select(actions) == 0
     policy.update([0.0, 0.0, 0.3, 0.0, -2.0, 0.0], 2)
-    twin.update(np.array([0.0, 0.0, 0.3, 0.0, -2.0, 0.0]), np.int64(2))  # never selected anything
+    twin.update(np.array([0.0, 0.0, 0.3, 0.0, -2.0, 0.0]), np.int64(2))  # It never selected.
     assert_same_state(policy.state_dict(), twin.state_dict(), ignore=["margin", "smallest_margin"])
     assert policy.rounds == 1
     assert policy.parameter[1, 2] > 0.0  # outcome 2 became more likely where x was positive
@@ -133,7 +118,7 @@ def test_perturbations_below_half_the_margin_do_not_change_the_choice(scores, to
     scale = np.abs(scores).max()
     rng = np.random.default_rng(seed)
     for _ in range(10):
-        # The scale moves as well, by as much again: a quarter is safe for every sign pattern.
+        # Noise changes the scale by as much as a score, so that a quarter of the margin is safe.
         noise = 0.24 * min(choice.margin, 1.0) * scale * rng.choice([-1.0, 1.0], size=scores.size)
         assert choose(scores + noise, tolerance).action == choice.action
 
@@ -190,7 +175,8 @@ def test_scores_match_the_dense_formula(kind, K, radius):
 
 
 def test_parameters_match_a_dense_computation(kind):
-    K, S, eta = 3, 0.5 if kind == "robust_eofd" else 1.5, 0.4  # its ridge grows, so its steps are short
+    # The robust ridge grows and shortens the steps, so that the ball is smaller.
+    K, S, eta = 3, 0.5 if kind == "robust_eofd" else 1.5, 0.4
     policy = make(kind, K, norm_bound=S, step_size=eta)
     rng = np.random.default_rng(8)
     projections = []
@@ -314,7 +300,7 @@ def test_the_ball_is_large_enough_for_the_squares_of_lengths(kind):
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("K", [1, 2])
 def test_the_smallest_ball_keeps_the_digits_of_an_ordinary_one(K, compiled):
-    """In a ball so small all logits are zero, so that the parameter is S times that of any other."""
+    """In so small a ball all logits are 0, so that the parameter is S times a vector without S."""
     if compiled:
         pytest.importorskip("numba", reason="the compiled form is the optional extra [fast]")
     policies = {
@@ -437,7 +423,7 @@ def test_numpy_numbers_are_as_good_as_pythons(kind):
 def test_random_play_is_uniform_and_learns_nothing():
     policy = RandomPolicy(np.random.default_rng(0))
     counts = np.bincount([policy.select(np.ones((5, 2))) for _ in range(5000)], minlength=5)
-    # Binomial standard deviation 28; five of them.
+    # The limit is five binomial standard deviations of 28.
     assert np.abs(counts - 1000).max() < 142
     state = policy.state_dict()
     policy.update(np.ones(2), 1)

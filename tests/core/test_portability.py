@@ -3,53 +3,43 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+from helpers import run_python
 from numpy._core._multiarray_umath import __cpu_features__
+from variants import make
 
-import mlogb_core
-from mlogb_core import RidgeRadius, eofd, oful
+from mlogb_core import RidgeRadius
 
-# Builder, K, d, what else it takes, and rounds. OpenBLAS shares only large products among threads: the
-# last two are large enough.
+# Kind, K, d, m and number of rounds. OpenBLAS shares only large products among threads; the last two cases
+# are large enough for that.
 CASES = {
-    "eofd 2,8,6": (eofd, 2, 8, {"sketch_size": 6}, 2000),
-    "eofd 4,20,8": (eofd, 4, 20, {"sketch_size": 8}, 2000),
-    "eofd 1,200,40": (eofd, 1, 200, {"sketch_size": 40}, 2000),
-    "oful 2,8": (oful, 2, 8, {}, 2000),
-    "oful 1,40": (oful, 1, 40, {}, 2000),
-    "eofd 4,300,90": (eofd, 4, 300, {"sketch_size": 90}, 150),
-    "oful 2,150": (oful, 2, 150, {}, 150),
+    "eofd 2,8,6": ("eofd", 2, 8, 6, 2000),
+    "eofd 4,20,8": ("eofd", 4, 20, 8, 2000),
+    "eofd 1,200,40": ("eofd", 1, 200, 40, 2000),
+    "oful 2,8": ("oful", 2, 8, 0, 2000),
+    "oful 1,40": ("oful", 1, 40, 0, 2000),
+    "eofd 4,300,90": ("eofd", 4, 300, 90, 150),
+    "oful 2,150": ("oful", 2, 150, 0, 150),
 }
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 SLOW_FIXTURES = ("here",)  # every case in a process of its own
 KERNELS = {"Nehalem": "SSE42", "Haswell": "AVX2", "SkylakeX": "AVX512_SKX"}  # and what they need
 
 
 def play(directory):
-    """The child program: every policy on data that no kernel computes.
+    """The child program: every policy plays on data that no kernel has computed.
 
-    Actions are integers over a power of two and outcomes are read off them, so that the input has the
-    same bits everywhere. Writes actions, scores and parameters, and prints what it ran on.
+    Actions are integers over a power of two, and outcomes follow from them, so that the input has the same
+    bits with every kernel. Actions, scores and parameters are written, and kernels and threads printed.
     """
     from threadpoolctl import threadpool_info
 
-    for name, (builder, K, d, sizes, rounds) in CASES.items():
-        rewards = np.arange(1, K + 1) / K
-        policy = builder(
-            d,
-            rewards,
-            regularization=0.5,
-            step_size=1.5,
-            norm_bound=4.0,
-            radius=RidgeRadius(0.1),
-            **sizes,
-        )
+    for name, (kind, K, d, m, rounds) in CASES.items():
+        policy = make(kind, K, d, m, norm_bound=4.0, radius=RidgeRadius(0.1))
         rng = np.random.default_rng(K * d)
         unit = 2.0 ** -np.ceil(np.log2(512 * np.sqrt(d / 3)))
         chosen, scores, parameters = [], [], []
@@ -69,15 +59,12 @@ def play(directory):
             margin=policy.smallest_margin,
         )
     blas = [p for p in threadpool_info() if p["user_api"] == "blas"]
-    print(
-        json.dumps(
-            {"kernels": [p.get("architecture") for p in blas], "threads": [p["num_threads"] for p in blas]}
-        )
-    )
+    kernels, threads = [p.get("architecture") for p in blas], [p["num_threads"] for p in blas]
+    print(json.dumps({"kernels": kernels, "threads": threads}))
 
 
 class Played(NamedTuple):
-    """What a child process ran on, and where its results are."""
+    """Kernels and threads of a child process, and the folder of its results."""
 
     kernels: list
     threads: list
@@ -87,23 +74,10 @@ class Played(NamedTuple):
 def in_a_child(directory, **variables):
     """Run the child program with environment variables."""
     directory.mkdir(exist_ok=True)
-    here = Path(__file__).parent
-    paths = [Path(mlogb_core.__file__).parents[1], here.parent, here]
-    unset = ("OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES")
-    environment = {k: v for k, v in os.environ.items() if k not in unset} | {
-        "PYTHONPATH": os.pathsep.join(map(str, paths))
-    }
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        environment[name] = "1"
-    finished = subprocess.run(
-        [sys.executable, "-c", f"import test_portability; test_portability.play({str(directory)!r})"],
-        env=environment | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
-    ran = json.loads(finished.stdout.splitlines()[-1])
+    threads = dict.fromkeys(THREADS, "1")
+    program = f"import test_portability; test_portability.play({str(directory)!r})"
+    printed = run_python(program, ("OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES"), **threads | variables)
+    ran = json.loads(printed.splitlines()[-1])
     return Played(ran["kernels"], ran["threads"], directory)
 
 
@@ -114,7 +88,7 @@ def here(tmp_path_factory):
 
 
 def assert_same_play(here, there):
-    """Same actions, W within 1e-10, and a reason: no difference of scores comes near a decision margin."""
+    """Actions are equal, W agrees to 1e-10, and no difference of scores comes near a decision margin."""
     for name in CASES:
         left, right = (np.load(ran.directory / f"{name}.npz") for ran in (here, there))
         np.testing.assert_array_equal(left["actions"], right["actions"], err_msg=name)
@@ -123,7 +97,7 @@ def assert_same_play(here, there):
         difference = float((np.abs(left["scores"] - right["scores"]) / scale).max())
         margin = float(min(left["margin"], right["margin"]))
         print(f"{name}: smallest decision margin {margin:.0e}, largest difference of scores {difference:.0e}")
-        # A quarter of the margin is what no perturbation of the scores can turn into another choice.
+        # Perturbations of the scores below a quarter of the margin cannot change a choice.
         assert difference < margin / 4.0, name
         assert len(np.unique(left["actions"])) == 6
 
@@ -141,16 +115,14 @@ def test_the_blas_kernel_does_not_change_the_play(kernel, here, tmp_path):
 
 
 def test_the_number_of_threads_does_not_change_the_play(here, tmp_path):
-    there = in_a_child(
-        tmp_path, **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "2")
-    )
+    there = in_a_child(tmp_path, **dict.fromkeys(THREADS, "2"))
     if there.threads == here.threads:
         pytest.skip(f"no second thread to be had: {there.threads}")
     assert_same_play(here, there)
 
 
 def test_numpys_own_instructions_do_not_change_the_play(here, tmp_path):
-    """exp, sums and products outside BLAS, without the processor's widest registers."""
+    """NumPy's exp, sums and products are computed without the processor's widest registers."""
     found = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
     if not found:
         pytest.skip("NumPy uses no instructions beyond its baseline here")
@@ -159,7 +131,7 @@ def test_numpys_own_instructions_do_not_change_the_play(here, tmp_path):
 
 
 def test_the_comparison_can_fail(here, tmp_path):
-    """One action changed, or W by 2e-10, or a margin of the size of the differences."""
+    """It notices one changed action, a change of W by 2e-10, and a margin as small as the differences."""
     for name in CASES:
         with np.load(here.directory / f"{name}.npz") as stored:
             results = dict(stored)

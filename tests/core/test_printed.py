@@ -1,4 +1,4 @@
-"""The forms that are timed as printed: the oracle's actions, scores and iterates."""
+"""The printed forms, which the benchmarks time, have the actions, scores and iterates of the oracle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAIRS = ((PrintedEOFD, LiteralEOFD), (PrintedOFUL, LiteralOFUL), (CholeskyOFUL, 
 
 
 def largest_difference(printed, oracle, S, K=1, d=7, m=4, n_rounds=25):
-    """Of scores and iterates, side by side on the same actions; and how many rounds ended on the sphere."""
+    """The largest difference of scores and iterates on the same actions, and the number of projections."""
     rng = np.random.default_rng(K)
     settings = {"regularization": 0.5, "step_size": 2.0, "norm_bound": S, "radius": RidgeRadius(0.05)}
     rewards = rng.uniform(-1.0, 1.0, K) if K > 1 else np.ones(1)
@@ -51,7 +51,7 @@ def test_more_directions_than_the_problem_has():
 
 
 def test_the_comparison_notices_a_wrong_batch():
-    """Actions off by a millionth of their length are seen."""
+    """An error of the actions by a millionth of their length is noticed."""
 
     class Wrong(PrintedOFUL):
         def scores(self, actions):

@@ -26,7 +26,7 @@ def positive_definite(rng, n, condition, scale):
 
 
 def solver(Z, calls=None):
-    """The resolvent of Z by dense solves; counts the factorisations in `calls`."""
+    """The resolvent of Z by dense solves; the multiplier of each factorisation is appended to `calls`."""
 
     def resolvent_at(multiplier):
         if calls is not None:
@@ -47,13 +47,18 @@ problems = st.tuples(
 )
 
 
-@given(problems)
-def test_the_optimality_conditions_hold(problem):
+def drawn(problem):
+    """Z, a point at the given multiple of the radius S, S, and the random stream."""
     n, condition, scale, S, distance, seed = problem
     rng = np.random.default_rng(seed)
     Z = positive_definite(rng, n, condition, scale)
     point = rng.standard_normal(n)
-    point *= distance * S / np.linalg.norm(point)
+    return Z, point * (distance * S / np.linalg.norm(point)), S, rng
+
+
+@given(problems)
+def test_the_optimality_conditions_hold(problem):
+    Z, point, S, rng = drawn(problem)
     w, nu = project_onto_ball(solver(Z), point, Z @ point, S)
 
     gradient = Z @ (w - point)
@@ -61,6 +66,7 @@ def test_the_optimality_conditions_hold(problem):
     assert nu >= 0.0
     assert np.linalg.norm(w) <= S * (1 + 10 * EPS)
     assert nu * (S - np.linalg.norm(w)) <= 100 * EPS * size
+    n = len(point)
     assert np.linalg.norm(gradient + nu * w) <= 100 * n * EPS * size
     # The certificate: no feasible point lies on the descending side of the gradient.
     assert gradient @ w + S * np.linalg.norm(gradient) <= 100 * n * EPS * size * S
@@ -73,24 +79,16 @@ def test_the_optimality_conditions_hold(problem):
 
 @given(problems)
 def test_it_equals_the_projection_by_an_eigendecomposition(problem):
-    n, condition, scale, S, distance, seed = problem
-    rng = np.random.default_rng(seed)
-    Z = positive_definite(rng, n, condition, scale)
-    point = rng.standard_normal(n)
-    point *= distance * S / np.linalg.norm(point)
+    Z, point, S, _ = drawn(problem)
     w, _ = project_onto_ball(solver(Z), point, Z @ point, S)
     expected = ellipsoid_projection(Z, point, S)
-    # The error of a solve grows with the condition number.
+    n, condition = problem[:2]  # The error of a solve grows with the condition number.
     np.testing.assert_allclose(w, expected, rtol=0, atol=100 * n * condition * EPS * S)
 
 
 @given(problems)
 def test_a_few_newton_steps_suffice(problem):
-    n, condition, scale, S, distance, seed = problem
-    rng = np.random.default_rng(seed)
-    Z = positive_definite(rng, n, condition, scale)
-    point = rng.standard_normal(n)
-    point *= distance * S / np.linalg.norm(point)
+    Z, point, S, _ = drawn(problem)
     calls = []
     project_onto_ball(solver(Z, calls), point, Z @ point, S)
     assert calls[0] == 0.0
@@ -195,7 +193,7 @@ def test_the_series_gives_up_far_from_the_root():
 
 
 def test_the_series_is_right_to_roundoff_wherever_it_is_used():
-    """Also where a little of the point lies where the resolvent is large, and the terms fall slowly."""
+    """This includes points with a small component for which the resolvent is large and terms fall slowly."""
     shifts, used = np.array([1.0, 1e-3]), 0
     for share in 10.0 ** -np.arange(6.0, 18.0, 0.5):
         for excess in (1e-5, 3e-5, 1e-4, 3e-4):
@@ -211,9 +209,9 @@ def test_the_series_is_right_to_roundoff_wherever_it_is_used():
 
 @pytest.mark.parametrize("size", [1.0, 1e-120, 1e-140, 1e-155, 1e-159, 1e-160])
 def test_short_points_are_projected_as_long_as_their_squares_keep_digits(size):
-    """Below 1e-150 the squares of lengths lose digits, and then the slope of the series is 0."""
+    """Below 1e-150 squares of lengths lose digits to underflow, until the slope of the series is 0."""
     values = np.linspace(1.0, 3.0, 6)
-    for share in np.arange(-1.0, 1.0, 0.11):  # which of them underflow depends on the point
+    for share in np.arange(-1.0, 1.0, 0.11):  # Which squares underflow depends on the point.
         point = 1.5 * size * np.array([1.0, share, 0.1, -0.5, 0.3, share**2])
 
         def resolvent_at(multiplier):
@@ -224,7 +222,7 @@ def test_short_points_are_projected_as_long_as_their_squares_keep_digits(size):
 
 
 def test_a_large_action_keeps_its_digits():
-    """Its Hessian stretches space by 1e13."""
+    """The Hessian of this action has the eigenvalue 1e13 beside lambda = 1."""
     sketch, radius = FrequentDirections(1, 5, 1.0, 3), 1e-8
     action = np.linspace(-1.0, 2.0, 5)
     action *= 1e7 / np.linalg.norm(action)

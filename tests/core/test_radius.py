@@ -10,18 +10,9 @@ import pytest
 from helpers import EPS
 from hypothesis import given
 from hypothesis import strategies as st
+from variants import make
 
-from mlogb_core import (
-    ConstantRadius,
-    RepairedRadius,
-    RidgeRadius,
-    TheoremRadius,
-    eofd,
-    first_order,
-    oful,
-    radius_from,
-    robust_eofd,
-)
+from mlogb_core import ConstantRadius, RepairedRadius, RidgeRadius, TheoremRadius, radius_from
 from mlogb_core.link import smoothness
 from mlogb_core.radius import Progress, scaled_parameters, theorem_parameters
 
@@ -40,21 +31,17 @@ progresses = st.builds(
 )
 
 
-def beta_as_printed(p, delta, D, L, start=0.0):
-    """eq:cr-beta, read line by line from the paper, as a list of its summands."""
+def beta_as_printed(p, delta, D, L):
+    """The summands of eq:cr-beta, transcribed line by line from the paper, with W_1 = 0."""
     K, d, m, t = p.n_outcomes, p.n_features, p.rank_bound, p.rounds
     lam, eta, S, rho = p.regularization, p.step_size, p.norm_bound, p.shrinkage
 
     def tail(scale):  # the paper's Delta_t with the lambda of its superscript
         return 1 + rho / scale
 
-    ridge = lam * (start + S) ** 2
-    martingale = (
-        2
-        * eta
-        * (D * S + math.log(K + 1) + 2 * math.log((K + 1) * t + 2))
-        * (5 / 4 + 4 * math.log((1 + 2 * t) ** 0.5 / delta))
-    )
+    ridge = lam * S**2
+    martingale = 2 * eta * (D * S + math.log(K + 1) + 2 * math.log((K + 1) * t + 2))
+    martingale *= 5 / 4 + 4 * math.log((1 + 2 * t) ** 0.5 / delta)
     smoothing = 2 * eta * (2 + math.log(K + 1))
     log_det = K * d * math.log(tail(lam / 2)) + m * math.log(1 + 2 * D**2 / (m * lam) * t)
     sketch = 6**0.5 * eta / (12 * K * d) * lam * tail(lam) * log_det
@@ -68,14 +55,8 @@ def test_theorem_radius_is_the_printed_formula(progress, delta, D, L):
     radius = TheoremRadius(delta, action_bound=D, smoothness=L)
     expected = beta_as_printed(progress, delta, D, smoothness(progress.n_outcomes) if L is None else L)
     terms = radius.terms(progress)
-    assert list(terms) == [
-        "ridge",
-        "martingale",
-        "smoothing",
-        "sketch",
-        "logit_movement",
-        "hessian_movement",
-    ]
+    names = ["ridge", "martingale", "smoothing", "sketch", "logit_movement", "hessian_movement"]
+    assert list(terms) == names
     # log(1 + x) of the transcription loses the digits of a small x: eps of the factor before it.
     size = progress.n_outcomes * progress.n_features + progress.rank_bound
     slack = [0.0, 0.0, 0.0, 1e-12 * (progress.regularization + progress.shrinkage) * size, 0.0, 0.0]
@@ -153,8 +134,7 @@ def test_theorem_parameters_are_the_threshold_of_the_theorem(K, d, S, D):
 
 
 @pytest.mark.parametrize(
-    ("K", "d", "S", "D", "active"),
-    [(1, 1, 1e-3, 100.0, 0), (1, 1, 50.0, 20.0, 1), (4, 100, 1.0, 1.0, 2)],
+    ("K", "d", "S", "D", "active"), [(1, 1, 1e-3, 100.0, 0), (1, 1, 50.0, 20.0, 1), (4, 100, 1.0, 1.0, 2)]
 )
 def test_each_bound_on_lambda_can_be_the_active_one(K, d, S, D, active):
     alpha, L = 2 * (1 + S * D) + math.log(K + 1), 0.25 if K == 1 else 0.5
@@ -186,8 +166,7 @@ def test_scaled_parameters_by_hand():
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [(0, 5, 1.0), (1.5, 5, 1.0), (1, 0, 1.0), (1, 5, 0.0), (1, 5, -1.0), (1, 5, math.nan)],
+    "arguments", [(0, 5, 1.0), (1.5, 5, 1.0), (1, 0, 1.0), (1, 5, 0.0), (1, 5, -1.0), (1, 5, math.nan)]
 )
 def test_scaled_parameters_reject(arguments):
     with pytest.raises(ValueError, match=r"n_outcomes|n_features|norm_bound"):
@@ -215,10 +194,7 @@ def test_a_description_rebuilds_the_radius(radius):
     ("description", "message"),
     [
         ({}, "no entry 'kind'"),
-        (
-            {"kind": "square"},
-            r"radius kind must be one of \['constant', 'repaired', .*\], got 'square'",
-        ),
+        ({"kind": "square"}, r"radius kind must be one of \['constant', 'repaired', .*\], got 'square'"),
         ({"kind": "ridge"}, "ridge.*scale"),
         ({"kind": "ridge", "beta": 1.0}, "ridge.*beta"),
         ({"kind": "constant", "beta": 1.0, "scale": 1.0}, "constant.*scale"),
@@ -245,14 +221,7 @@ def test_radius_from_rejects(description, message):
     assert list(description) == keys
 
 
-def make(kind, K, d, radius):
-    settings = {"regularization": 0.7, "step_size": 1.3, "norm_bound": 0.9, "radius": radius}
-    rewards = np.linspace(0.0, 1.0, K + 1)[1:]
-    if kind in ("eofd", "robust_eofd"):
-        return (eofd if kind == "eofd" else robust_eofd)(d, rewards, sketch_size=3, **settings), 3
-    return (
-        (oful(d, rewards, **settings), K * d) if kind == "oful" else (first_order(d, rewards, **settings), 0)
-    )
+PLAYED = {"regularization": 0.7, "step_size": 1.3, "norm_bound": 0.9}
 
 
 @pytest.mark.parametrize("kind", ["eofd", "robust_eofd", "oful", "first_order"])
@@ -260,7 +229,8 @@ def make(kind, K, d, radius):
 def test_the_policy_tracks_what_the_radius_needs(kind, K):
     d, rounds = 5, 40
     radius = TheoremRadius(0.05, scale=1e-2)
-    policy, rank = make(kind, K, d, radius)
+    policy = make(kind, K, d, 3, radius=radius, **PLAYED)
+    rank = {"oful": K * d, "first_order": 0}.get(kind, 3)
     rng = np.random.default_rng(3)
     logit_movement = hessian_movement = 0.0
     for t in range(rounds):
@@ -274,18 +244,8 @@ def test_the_policy_tracks_what_the_radius_needs(kind, K):
         assert progress.rounds == t + 1
         assert progress.logit_movement == pytest.approx(logit_movement, rel=1e-12)
         assert progress.hessian_movement == pytest.approx(hessian_movement, rel=1e-12)
-        expected = Progress(
-            K,
-            d,
-            rank,
-            0.7,
-            1.3,
-            0.9,
-            t + 1,
-            policy.curvature.shrinkage,
-            progress.logit_movement,
-            progress.hessian_movement,
-        )
+        moved = progress.logit_movement, progress.hessian_movement
+        expected = Progress(K, d, rank, 0.7, 1.3, 0.9, t + 1, policy.curvature.shrinkage, *moved)
         assert progress == expected
         assert policy.beta == radius.value(expected)
     assert (policy.curvature.shrinkage > 0.1) == (kind in ("eofd", "robust_eofd"))
@@ -294,7 +254,7 @@ def test_the_policy_tracks_what_the_radius_needs(kind, K):
 
 
 def test_movements_are_not_computed_when_the_radius_needs_none():
-    policy, _ = make("oful", 2, 3, RidgeRadius(0.1))
+    policy = make("oful", 2, 3, radius=RidgeRadius(0.1), **PLAYED)
     policy.update([1.0, 0.0, 2.0], 1)
     assert policy.progress.logit_movement == policy.progress.hessian_movement == 0.0
     assert policy.beta == pytest.approx(0.1 * 0.7 * 0.81)

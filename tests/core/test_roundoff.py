@@ -1,20 +1,20 @@
-"""What roundoff decides must not change the iterates by more than roundoff; see the page on roundoff."""
+"""A case that roundoff decides changes the iterates by roundoff only; see the book's page on roundoff."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import variants
 from helpers import action_stream
 from test_ownership import FORMS
 
-from mlogb_core import RidgeRadius, _thresholds, eofd, oful
+from mlogb_core import _thresholds
 from mlogb_core.curvature import FrequentDirections, low_rank
 from mlogb_core.literal import _dual_root
 
 
-def make(K, d, m, **changes):
-    settings = {"regularization": 1.0, "step_size": 2.0, "norm_bound": 2.0, "radius": RidgeRadius(0.3)}
-    return eofd(d, np.linspace(0.0, 1.0, K + 1)[1:], sketch_size=m, **settings | changes)
+def make(K, d, m, kind="eofd", **changes):
+    return variants.make(kind, K, d, m, **{"regularization": 1.0, "step_size": 2.0} | changes)
 
 
 def largest_difference(left, right, actions, seed=0):
@@ -28,7 +28,7 @@ def largest_difference(left, right, actions, seed=0):
 
 
 class Generous(FrequentDirections):
-    """A sketch that holds each direction with an eigenvalue of roundoff that another one drops, and more."""
+    """A sketch that adds K directions in every round; those that an action lacks have weight 1e-17."""
 
     def add(self, frame, factor, coordinates=None):
         fresh, outside = frame.fresh, frame.outside
@@ -46,7 +46,7 @@ class Generous(FrequentDirections):
 
 @pytest.mark.parametrize("buffer", [1, 2, 3, 5])
 def test_the_round_of_a_shrink_does_not_hang_on_a_rank(buffer):
-    """As many directions as there can be, or those alone that are there: the same iterates."""
+    """A sketch with as many directions as possible has the same iterates as one with those of the actions."""
     for K, d, m in [(1, 9, 3), (3, 6, 8), (2, 5, 1)]:
         for kind in ("axes", "repeated", "with_zeros", "low_rank", "random"):
             plain, other = make(K, d, m, buffer=buffer), make(K, d, m, buffer=buffer)
@@ -57,7 +57,7 @@ def test_the_round_of_a_shrink_does_not_hang_on_a_rank(buffer):
 
 
 def test_the_rounds_of_the_shrinks_are_those_of_full_rank():
-    """At ranks that are never full the sketch shrinks in the same rounds as on generic actions."""
+    """A sketch whose rank is never full shrinks in the same rounds as one of generic actions."""
     K, d, m, b = 1, 12, 4, 3
     sketches = [FrequentDirections(K, d, 1.0, m, buffer=b) for _ in range(2)]
     reserved = [[], []]
@@ -91,7 +91,7 @@ CONSTANTS = {
 @pytest.mark.parametrize("compiled", FORMS)
 @pytest.mark.parametrize("name", CONSTANTS)
 def test_where_a_threshold_lies_does_not_matter(name, compiled, monkeypatch):
-    """The same iterates with each threshold far below and far above: either answer is right."""
+    """The iterates are the same with each threshold far below and far above its value."""
     module, *values = CONSTANTS[name]
     for K, d, m, buffer in [(1, 9, 4, 1), (3, 6, 8, 3), (2, 4, 8, 1)]:
         for kind in ("axes", "low_rank", "mixed_scale", "random"):
@@ -107,31 +107,20 @@ def test_where_a_threshold_lies_does_not_matter(name, compiled, monkeypatch):
 
 @pytest.mark.parametrize("compiled", FORMS)
 def test_a_step_to_the_last_bit_of_the_sphere_is_projected_or_not_alike(compiled):
-    """Whether a point on the sphere is inside is decided by roundoff: both answers give the same point."""
-    for make_policy in (
-        lambda S: make(2, 5, 4, norm_bound=S, compiled=compiled),
-        lambda S: oful(
-            5,
-            [0.5, 1.0],
-            regularization=1.0,
-            step_size=2.0,
-            norm_bound=S,
-            radius=RidgeRadius(0.3),
-            compiled=compiled,
-        ),
-    ):
+    """Roundoff decides whether a point on the sphere is projected; the result is the same point."""
+    for kind in ("eofd", "oful"):
         actions = action_stream("random", 1, 5, 0)
-        free = make_policy(100.0)
+        free = make(2, 5, 4, kind, norm_bound=100.0, compiled=compiled)
         free.update(actions[0], 1)
         S = float(np.linalg.norm(free.parameter))
         for bits in range(-4, 5):
-            policy = make_policy(S * (1.0 + bits * 2.0**-52))
+            policy = make(2, 5, 4, kind, norm_bound=S * (1.0 + bits * 2.0**-52), compiled=compiled)
             policy.update(actions[0], 1)
             np.testing.assert_allclose(policy.parameter, free.parameter, rtol=0, atol=1e-14)
 
 
 def test_a_root_that_roundoff_leaves_at_an_end_of_its_bracket():
-    """A length of S to the last bit by one sum, and not by the other that told that it is above S."""
+    """Two ways to sum a length may differ in the last bit, so that only one of them finds it above S."""
     above = np.nextafter(1.0, 2.0)
     assert _dual_root(lambda nu: 1.0, 1.0, above, 3.0) == 0.0
     upper = _dual_root(lambda nu: above**2, 1.0, above, 3.0)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from helpers import run_python
 
-import mlogb_core
 from mlogb_core import RandomPolicy, RidgeRadius, eofd, first_order, oful
 from mlogb_core.environments import ActionSet, SyntheticEnvironment
 from mlogb_core.simulation import Streams, run_trial, trial_streams
@@ -65,17 +60,12 @@ def test_streams_are_the_same_in_another_process():
     )
     streams = trial_streams(7, "synthetic-1", 4)
     expected = str([s.random().hex() for s in [*streams[:3], streams.policy("other")]])
-    root = str(Path(mlogb_core.__file__).parents[1])
     for hash_seed in ("1", "2"):
-        environment = os.environ | {"PYTHONPATH": root, "PYTHONHASHSEED": hash_seed}
-        output = subprocess.run(
-            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
-        )
-        assert output.stdout.strip() == expected
+        assert run_python(script, PYTHONHASHSEED=hash_seed).strip() == expected
 
 
 def test_streams_stay_what_they_were():
-    """Recorded runs can be repeated only as long as this does not change."""
+    """Recorded runs are reproducible only as long as these numbers do not change."""
     streams = trial_streams(20240601, "mnist", 0)
     assert [float(s.random()) for s in [*streams[:3], streams.policy("random")]] == PINNED
 
@@ -96,11 +86,11 @@ def test_streams_reject(arguments, message):
 # Trials --------------------------------------------------------------------------------------------
 
 
-EVERYONE = ("eofd", "oful", "first_order", "random", "second", "third")  # the last three play at random
+EVERYONE = ("eofd", "oful", "first_order", "random", "second", "third")  # The last three play at random.
 
 
 def test_a_policys_record_does_not_depend_on_the_others():
-    """It plays the same alone, beside others and in any order; each random one has a stream of its own."""
+    """A policy plays the same alone, with others and in any order; each name has its own random stream."""
     together = trial(EVERYONE)
     for names in [*((name,) for name in EVERYONE), EVERYONE[::-1], ("third", "random"), ("second", "eofd")]:
         alone = trial(names)
@@ -112,7 +102,7 @@ def test_a_policys_record_does_not_depend_on_the_others():
 
 
 def test_the_policies_of_the_test_differ():
-    """Otherwise the comparison above would compare nothing."""
+    """If they played alike, the test above could not fail."""
     action = trial(EVERYONE, n_rounds=100).action
     for i in range(len(EVERYONE)):
         for j in range(i):
@@ -145,11 +135,11 @@ def test_times_are_recorded_and_non_negative():
         assert seconds.shape == (30, 3)
         assert np.isfinite(seconds).all()
         assert (seconds >= 0.0).all()
-    assert (result.select_seconds[:, :2] > 0.0).all()  # a selection takes longer than a tick
+    assert (result.select_seconds[:, :2] > 0.0).all()  # A selection takes longer than a tick of the clock.
 
 
 def test_times_belong_to_their_policy():
-    """The order rotates; a slow policy's time must stay in its own column and its own call."""
+    """Although the order rotates, the time of a slow policy is in its own column and its own call."""
 
     class Sleeper(RandomPolicy):
         def __init__(self, select, update):
@@ -191,7 +181,7 @@ class Script:
 
 
 class Fixed:
-    """Plays prepared actions and writes down what it is told."""
+    """A policy that plays prepared actions and records the outcomes that it receives."""
 
     def __init__(self, *plays):
         self.plays, self.margin, self.heard = list(plays), np.inf, []

@@ -1,8 +1,8 @@
-"""Both forms of the round against 50 digits on stiff problems.
+"""Both forms of the round against 50 digits on ill-conditioned problems.
 
-An error is measured by what the conditioning of the problem leaves: by how far the exact result moves
-when the given numbers change in their last place. The two forms round differently, and on one problem
-either may be the luckier one; but neither may lose digits that the problem does not.
+An error is compared with the conditioning of the problem: with the change of the exact result if the given
+numbers change in their last digits. The two forms round differently, and on a single problem either may be
+more accurate; but neither may lose more digits than the conditioning explains.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mlogb_core.compiled.arguments import Loss  # needs numba
 from mlogb_core.compiled.step import step_weights as compiled_step_weights
 
 DIGITS = 50
-FACTOR = 10.0  # a bound of the order of roundoff counts each operation once
+FACTOR = 10.0  # The bounds count each rounding once, and only up to a constant.
 
 
 def exact(array):
@@ -38,7 +38,7 @@ def size(matrix):
 
 
 def stiff_blocks(rng, K):
-    """A(x) that is by decades larger along a direction, mostly that in which the Jacobian is singular."""
+    """A(x) that is much larger along one direction, in most cases that in which the Jacobian is singular."""
     heavy = np.ones(K) if rng.random() < 0.7 else rng.standard_normal(K)
     light = rng.standard_normal((K, K)) * 10.0 ** rng.uniform(-4, 2)
     A = 10.0 ** rng.uniform(0, 8) * np.outer(heavy, heavy) + light @ light.T
@@ -46,7 +46,7 @@ def stiff_blocks(rng, K):
 
 
 def weights_and_bound(A, u, F, eta):
-    """v = (I + eta FF'A)^-1 u in 50 digits, and how far last places of A, F, u and the sums move it."""
+    """v = (I + eta FF'A)^-1 u in 50 digits, and a bound of its change by roundoff in A, F, u and the sums."""
     A, u, F = exact(A), exact(u), exact(F)
     matrix = mp.eye(len(u)) + eta * F * (F.T * A)
     inverse = mp.inverse(matrix)
@@ -71,7 +71,7 @@ def test_the_weights_of_a_step(K):
 
 
 def test_eigenvectors_of_a_core_whose_entries_differ_by_thirty_decades_are_orthonormal():
-    """Here LAPACK's driver by robust representations reports success and returns parallel vectors."""
+    """On these matrices LAPACK's `dsyevr` reports success and returns nearly parallel vectors."""
     heavy = np.array([[2.260e-02, 5.732e-03], [5.732e-03, 1.453e-03]])
     rng = np.random.default_rng(90)
     rows = rng.standard_normal((4, 6)) * 10.0 ** rng.uniform(-17, 0, (4, 1)) * 10.0 ** rng.uniform(-17, 0, 6)
@@ -86,7 +86,7 @@ def nearly_parallel(rng, n, d):
 
 
 def test_the_basis_stays_orthonormal_under_nearly_parallel_actions():
-    for seed in (18, 35, 112, 1186):  # the seeds of every thirtieth game that LAPACK's driver spoiled
+    for seed in (18, 35, 112, 1186):  # some of the seeds for which `dsyevr` alone failed
         rng = np.random.default_rng(seed)
         settings = {"regularization": 1e-4, "step_size": 1e3, "norm_bound": 1e2, "sketch_size": 2}
         for form in (False, True):
@@ -118,10 +118,10 @@ def signs(rng, shape):
 
 
 def how_far_roundoff_moves(policy, x, outcome, step, rng):
-    """The largest change of the exact step by roundoff in what every form of the step rounds.
+    """The largest change of the exact step by roundoff in the numbers that every form of the step rounds.
 
-    That is W, x, the basis, the core, the Jacobian, the residual and the point before its projection. The
-    core of the step is rounded on the scale of its largest entry: its basis is any orthonormal one.
+    These are W, x, the basis, the core, the Jacobian, the residual and the point before its projection. The
+    core is rounded relative to its largest entry, since its basis may be any orthonormal one.
     """
     curvature, W = policy.curvature, policy.parameter
     (K, d), core, basis, moved = W.shape, curvature.core, curvature.basis.copy(), 0.0
@@ -142,7 +142,7 @@ def how_far_roundoff_moves(policy, x, outcome, step, rng):
 
 @pytest.mark.parametrize("actions", [nearly_parallel, eight_decades, axes])
 def test_whole_steps(actions):
-    """From the same state each time; the compiled form's worst step against the other's and roundoff."""
+    """Steps of both forms from the same states: the worst error of the compiled form against the other's."""
     projected = 0
     for case, (K, d, lam, eta, S) in enumerate(STEPS):
         rng = np.random.default_rng(case)
@@ -168,7 +168,7 @@ def test_whole_steps(actions):
 
 @pytest.mark.parametrize("actions", [nearly_parallel, eight_decades, axes])
 def test_whole_games(actions):
-    """Against a game that is played in 60 digits but for its W, which is rounded once a round."""
+    """Both forms against a game in 60 digits, in which only W is rounded, once per round."""
     for case, (K, d, lam, eta, S) in enumerate(STEPS):
         rng = np.random.default_rng(case)
         settings = {"regularization": lam, "step_size": eta, "norm_bound": S, "radius": ConstantRadius(0.1)}

@@ -1,4 +1,4 @@
-"""Thompson sampling against dense algebra, its stream in saved states, and what it refuses."""
+"""Thompson sampling: draws against dense algebra, its stream in saved states, and its errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def make(kind, K=2, seed=3, **changes):
 
 
 def dense_root(policy):
-    """The Cholesky factor of the inverse of the full matrix, and the symmetric root of that of a sketch."""
+    """The root of the inverse in a draw: a Cholesky factor for the full matrix, else symmetric."""
     values, Q = np.linalg.eigh(policy.curvature.dense())
     if isinstance(policy.curvature, DenseCurvature):
         return np.linalg.cholesky((Q / values) @ Q.T)

@@ -15,18 +15,11 @@ from mlogb_core.radius import ConstantRadius
 
 
 def played_rounds(n_outcomes, n_rounds, seed, *, norm_bound=1.5, regularization=0.5):
-    """Rounds of EOFD on random actions and random outcomes: Z, W, W+, x, y, a point of the ball, eta."""
+    """Yield, for rounds of EOFD on random actions and outcomes: Z, W, W+, x, y, a point of the ball, eta."""
     K, d, rng = n_outcomes, 2, np.random.default_rng(seed)
     eta = 1.0 + norm_bound * 1.5 + 0.5 * math.log(K + 1)
-    policy = eofd(
-        d,
-        np.ones(K),
-        sketch_size=2,
-        regularization=regularization,
-        step_size=eta,
-        norm_bound=norm_bound,
-        radius=ConstantRadius(0.0),
-    )
+    settings = {"regularization": regularization, "step_size": eta, "norm_bound": norm_bound}
+    policy = eofd(d, np.ones(K), sketch_size=2, radius=ConstantRadius(0.0), **settings)
     for _ in range(n_rounds):
         x, y, u = rng.normal(size=d), int(rng.integers(K + 1)), rng.normal(size=(K, d))
         x *= 1.5 * rng.uniform() / np.linalg.norm(x)

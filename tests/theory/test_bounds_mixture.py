@@ -1,4 +1,4 @@
-"""Bounds of the mixture forecaster: against integration, sampling-free identities and transcriptions."""
+"""Bounds of the mixture forecaster against integration, exact identities and transcribed formulas."""
 
 from __future__ import annotations
 
@@ -14,18 +14,8 @@ from compendium.theory import mixture
 from mlogb_core import TheoremRadius, eofd, link
 from mlogb_core.radius import Progress, theorem_parameters
 
-PROGRESS = Progress(
-    2,
-    5,
-    3,
-    regularization=40.0,
-    step_size=3.0,
-    norm_bound=1.5,
-    rounds=70,
-    shrinkage=4.0,
-    logit_movement=0.3,
-    hessian_movement=2.0,
-)
+PLAYED = {"rounds": 70, "shrinkage": 4.0, "logit_movement": 0.3, "hessian_movement": 2.0}
+PROGRESS = Progress(2, 5, 3, regularization=40.0, step_size=3.0, norm_bound=1.5, **PLAYED)
 
 
 def block(rng, K, scale):

@@ -76,7 +76,7 @@ def test_newton_on_the_square_takes_no_more_steps(problem, tolerance):
         nu += (w @ w - S**2) / (2 * (w / (values + nu)) @ w)
         steps += 1
     start = lowest / (lowest + root)
-    # The root itself is known up to roundoff only.
+    # The root is known only up to roundoff, for which the tolerance leaves room.
     assert steps <= newton_steps(min(start, 1 - 1e-15), tolerance * (1 - 1e-3))
 
 

@@ -21,18 +21,15 @@ from mlogb_core.radius import Progress, theorem_parameters
 
 
 def played(K, m, seed, sharp, rounds=80, d=3, ridge=1.0, eta=1.0):
-    """A run with the least radius that covers the truth: regret, bonus parts, beta, traces, steps."""
+    """A run with the smallest radius that covers the true parameter.
+
+    Returns one row each for regret, both parts of the bonus, beta, both traces and the length of the step;
+    the stream; the rewards; and eta.
+    """
     rng, rows = np.random.default_rng(seed), []
     truth, r = rng.normal(size=(K, d)), rng.uniform(0.2, 1.0, K)
-    policy = eofd(
-        d,
-        r,
-        sketch_size=m,
-        regularization=ridge,
-        step_size=eta,
-        norm_bound=6.0,
-        radius=ConstantRadius(0.0),
-    )
+    settings = {"regularization": ridge, "step_size": eta, "norm_bound": 6.0, "radius": ConstantRadius(0.0)}
+    policy = eofd(d, r, sketch_size=m, **settings)
     for _ in range(rounds):
         X, Z, W = rng.normal(size=(5, d)), policy.curvature.dense(), policy.parameter.copy()
         X /= np.linalg.norm(X, axis=1, keepdims=True)
@@ -43,18 +40,9 @@ def played(K, m, seed, sharp, rounds=80, d=3, ridge=1.0, eta=1.0):
         policy.update(X[i], int(rng.integers(K + 1)))
         wide, step = np.kron(np.eye(K), X[i][:, None]), (policy.parameter - W).ravel()
         A = wide.T @ np.linalg.solve(Z, wide)
-        after = link_jacobian(policy.parameter @ X[i])
-        rows.append(
-            (
-                gain.max() - gain[i],
-                bonus.first[i],
-                bonus.second[i],
-                beta,
-                np.trace(after @ A),
-                np.trace(A),
-                math.sqrt(step @ Z @ step),
-            )
-        )
+        traces = np.trace(link_jacobian(policy.parameter @ X[i]) @ A), np.trace(A)
+        length = math.sqrt(step @ Z @ step)
+        rows.append((gain.max() - gain[i], bonus.first[i], bonus.second[i], beta, *traces, length))
     return np.array(rows).T, Stream(K, d, m, ridge, rounds, policy.curvature.shrinkage), r, eta
 
 
@@ -62,15 +50,8 @@ def played(K, m, seed, sharp, rounds=80, d=3, ridge=1.0, eta=1.0):
 @pytest.mark.parametrize(("K", "m"), [(1, 1), (1, 3), (2, 2), (3, 4)])
 def test_terms_bound_the_sums_of_a_run(K, m, sharp):
     (lost, first, second, beta, trace, plain, step), stream, r, eta = played(K, m, 10 * K + m, sharp)
-    terms = regret.regret_terms(
-        stream,
-        r,
-        beta=beta.max(),
-        step_size=eta,
-        trace=trace.sum(),
-        uncertainty=plain.sum(),
-        sharp=sharp,
-    )
+    recorded = {"beta": beta.max(), "trace": trace.sum(), "uncertainty": plain.sum()}
+    terms = regret.regret_terms(stream, r, step_size=eta, sharp=sharp, **recorded)
     assert 2 * first.sum() <= terms["slope"] + terms["change"]
     assert 2 * second.sum() <= terms["curvature"]
     assert lost.sum() <= sum(terms.values())
@@ -108,15 +89,13 @@ def test_sums_are_bounded_by_default(sharp):
 def test_radius_bound_is_monotone_and_bounds_the_radius(K):
     ridge, eta = theorem_parameters(K, 2, 1.0, 2.0)
     rng = np.random.default_rng(K)
-    policy = eofd(
-        2,
-        np.ones(K),
-        sketch_size=1,
-        regularization=ridge,
-        step_size=eta,
-        norm_bound=1.0,
-        radius=TheoremRadius(0.1, 2.0),
-    )
+    settings = {
+        "regularization": ridge,
+        "step_size": eta,
+        "norm_bound": 1.0,
+        "radius": TheoremRadius(0.1, 2.0),
+    }
+    policy = eofd(2, np.ones(K), sketch_size=1, **settings)
     last = 0.0
     for t in range(1, 60):
         stream = Stream(K, 2, 1, ridge, t, policy.curvature.shrinkage, 2.0)
@@ -130,9 +109,7 @@ def test_radius_bound_is_monotone_and_bounds_the_radius(K):
     sharp = regret.radius_bound_terms(stream, step_size=eta, norm_bound=1.0, confidence=0.1, sharp=True)
     factor = math.sqrt(6) * eta * ridge / (24 * K)
     assert sharp["sketch"] == pytest.approx(factor * sharp_sum_bound(stream))
-    assert {name: sharp[name] for name in sharp if name != "sketch"} == {
-        name: terms[name] for name in terms if name != "sketch"
-    }
+    assert sharp | {"sketch": 0.0} == terms | {"sketch": 0.0}
 
 
 def test_last_radius_need_not_be_the_largest():
@@ -168,29 +145,22 @@ def test_first_useful_horizon_is_the_crossing():
     assert regret.first_useful_horizon(lambda T: 2.0 * T, 1.0) == math.inf
 
 
+def radius_terms(ridge, confidence):
+    stream = Stream(1, 4, 1, ridge, 5)
+    return regret.radius_bound_terms(stream, step_size=2.0, norm_bound=1.0, confidence=confidence)
+
+
+def terms_of(K, beta):
+    return regret.regret_terms(Stream(K, 4, 1, 10.0, 5), [1.0], beta=beta, step_size=1.0, kappa=1.0)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda: regret.radius_bound_terms(
-                Stream(1, 4, 1, 10.0, 5), step_size=2.0, norm_bound=1.0, confidence=0.1
-            ),
-            "regularization must be at least",
-        ),
-        (
-            lambda: regret.radius_bound_terms(
-                Stream(1, 4, 1, 1e4, 5), step_size=2.0, norm_bound=1.0, confidence=1.0
-            ),
-            "confidence must lie strictly",
-        ),
-        (
-            lambda: regret.regret_terms(Stream(2, 4, 1, 10.0, 5), [1.0], beta=1.0, step_size=1.0, kappa=1.0),
-            r"rewards must have shape \(2,\)",
-        ),
-        (
-            lambda: regret.regret_terms(Stream(1, 4, 1, 10.0, 5), [1.0], beta=-1.0, step_size=1.0, kappa=1.0),
-            "beta must be at least 0",
-        ),
+        (lambda: radius_terms(10.0, 0.1), "regularization must be at least"),
+        (lambda: radius_terms(1e4, 1.0), "confidence must lie strictly"),
+        (lambda: terms_of(2, 1.0), r"rewards must have shape \(2,\)"),
+        (lambda: terms_of(1, -1.0), "beta must be at least 0"),
         (lambda: regret.movement_bound(Stream(1, 1, 1, 1.0, 1), 0.0), "step_size must be positive"),
         (lambda: regret.first_useful_horizon(lambda T: 1.0, 0.0), "largest_reward must be positive"),
     ],

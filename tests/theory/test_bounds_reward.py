@@ -61,7 +61,7 @@ def test_reward_spread_counts_the_reference(rewards, spread):
 
 
 def random_members(n_cases, seed):
-    """Sketches with an action, rewards, a centre, a point of the ellipsoid's surface and its radius."""
+    """Yield sketches with an action, rewards, a centre W, a point of the ellipsoid's surface, and beta."""
     rng = np.random.default_rng(seed)
     for sketch, x in sketch_cases(n_cases, seed):
         K, d = sketch.n_outcomes, sketch.n_features

@@ -13,7 +13,7 @@ from mlogb_core import link
 
 
 def dense_sums(actions, jacobians, ridge, m):
-    """T, T^H, A, A' of a stream by their definition, its shrinkage and its kappa."""
+    """The sums T, T^H, A and A' of notebook 08 by their definitions, and the stream's shrinkage and kappa."""
     K, d = jacobians.shape[1], actions.shape[1]
     sketch, sums = ReferenceSketch(K, d, ridge, m), np.zeros(4)
     for x, J in zip(actions, jacobians, strict=True):

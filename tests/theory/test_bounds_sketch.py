@@ -1,4 +1,4 @@
-"""Bounds of the sketch's loss: examples by hand, streams, monotony, arguments."""
+"""Bounds of the sketch's loss: examples by hand, streams, monotonicity, and errors for bad arguments."""
 
 from __future__ import annotations
 
