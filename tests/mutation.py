@@ -241,7 +241,7 @@ def claim_table(rows: dict[str, str], mutants: list[ClaimMutant]) -> str:
         "# Faults behind the claims",
         "",
         "Made by `make mutants-claims`: each fault is put into a copy of the library, and the code of the",
-        "notebooks that check the claims runs there. A claim has noticed it where its own evidence fails. The",
+        "notebooks that check the claims runs there. A claim has noticed it if its own evidence fails. The",
         "faults are in `claim_mutants.yml`; the digest is of the faulty file and the notebooks' code.",
         "",
         f"{len(there)} of {len(asked)} faults were tried, {survived} of them survived.",
