@@ -56,6 +56,8 @@ class Claim(BaseModel):
         Test functions that bear on it, as ``tests/file.py::function``.
     depends_on : list of str
         Claims that its proof uses.
+    instead : str, optional
+        What holds instead, where the printed statement does not.
     corrected : str, optional
         The statement that holds instead, where the printed one does not.
     reason : str, optional
@@ -72,6 +74,7 @@ class Claim(BaseModel):
     notebook: Text | None = None
     tests: list[Text] = []
     depends_on: list[Identifier] = []
+    instead: Text | None = None
     corrected: Text | None = None
     reason: Text | None = None
 
