@@ -47,7 +47,7 @@ _IN_DOCSTRING = re.compile(rf"(?<![`:\w])`(?:(?P<place>{_PLACES})|(?P<object>[A-
 _MENTION = re.compile(rf"(?<![\w/.-])({CLAIM})(?![\w/-]|\.\w)")
 _NAMED = re.compile(r"([A-Za-z_][\w.]*)(?:\([^<>]*\))?")
 _FILE = re.compile(r"mlogb_core/(?!_)[\w/]+\.py")
-_NOTEBOOK = re.compile(r"notebooks/(\d+)_\w+")
+_NOTEBOOK = re.compile(r"notebooks/(?:(\d+)_)?\w+")
 _NOT_PROSE = (
     nodes.title, nodes.reference, nodes.literal, nodes.FixedTextElement, nodes.math, nodes.comment,
     addnodes.pending_xref, addnodes.download_reference, addnodes.desc,
@@ -362,6 +362,8 @@ def tooltip(name: str, shown: str, given: str, anchor: str) -> str:
 def number_by_notebook(numbers: Mapping[str, dict[str, dict[str, tuple[int, ...]]]]) -> None:
     """Number statements and formulas as 5.1, 5.2, ... in the fifth notebook, not through the whole book.
 
+    A notebook without a number counts its own from 1.
+
     Parameters
     ----------
     numbers : mapping
@@ -371,7 +373,7 @@ def number_by_notebook(numbers: Mapping[str, dict[str, dict[str, tuple[int, ...]
         notebook = _NOTEBOOK.fullmatch(document)
         for labels in kinds.values() if notebook else ():
             for position, label in enumerate(sorted(labels, key=lambda label: labels[label][-1]), start=1):
-                labels[label] = int(notebook[1]), position  # type: ignore[index]
+                labels[label] = (int(notebook[1]), position) if notebook[1] else (position,)  # type: ignore[index]
 
 
 def modules(api: str) -> list[str]:
