@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 
 import networkx as nx
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from compendium.claims.evidence import CLAIM, Line, recorded
 from compendium.system import paths
@@ -72,7 +72,7 @@ class Claim(BaseModel):
     notebook: Text | None = None
     tests: list[Text] = []
     depends_on: list[Identifier] = []
-    corrected: Text | None = None
+    corrected: Text | None = Field(default=None, validation_alias=AliasChoices("instead", "corrected"))
     reason: Text | None = None
 
 
