@@ -385,7 +385,7 @@ def _print_claims(registry: Registry, chosen: Sequence[Claim]) -> None:
         lines += [f"See {claim.notebook}"] if claim.notebook else []
         console.print(Text(heading, style="bold"))
         for line in lines:
-            console.print(Padding(Text(line), (0, 0, 0, 6)))
+            console.print(Padding(Text(line), (0, 0, 0, 6), expand=False))
     print(f"{len(chosen)} of {len(registry.claims)} entries")
 
 

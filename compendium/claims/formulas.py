@@ -46,6 +46,7 @@ _BELOW = str.maketrans("0123456789+-", "₀₁₂₃₄₅₆₇₈₉₊₋")
 
 _NEEDLESS = re.compile(r"(?<=[a-z][a-z]) (?=[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻₀₁₂₃₄₅₆₇₈₉^_(])|(?<=[(\[]) ")  # spaces: ln ², ( ln
 
+_NAMED = re.compile(r"`[^`]*`|\b[a-z]+:[\w-]+")  # code and labels of the paper
 _UNTYPESET = re.compile(
     r"[\\^_=<>~|{}]|\+-|\b(?:sqrt|" + "|".join(sorted(_GREEK.split(), key=len, reverse=True)) + r")\b"
 )
@@ -72,7 +73,8 @@ def problems(text: str) -> list[str]:
     """
     prose = _FORMULA.sub("", text)
     found = ["a dollar without its partner"] if "$" in prose else []
-    found += [f"{sign[0]!r} outside of a formula" for sign in [_UNTYPESET.search(prose)] if sign]
+    sign = _UNTYPESET.search(_NAMED.sub("", prose))
+    found += [f"{sign[0]!r} outside of a formula"] if sign else []
     for formula in _FORMULA.findall(text):
         if "|" in formula:
             found.append(f"a bar in ${formula}$: write \\lvert, \\Vert or \\mid")

@@ -59,8 +59,6 @@ class Claim(BaseModel):
         Claims that its proof uses.
     instead : str, optional
         What holds instead, where the printed statement does not.
-    corrected : str, optional
-        The same in a form that is not typeset; `instead` takes its place.
     reason : str, optional
         Why it is not checked.
     """
@@ -76,7 +74,6 @@ class Claim(BaseModel):
     tests: list[Text] = []
     depends_on: list[Identifier] = []
     instead: Text | None = None
-    corrected: Text | None = None
     reason: Text | None = None
 
 
@@ -198,7 +195,7 @@ class Registry:
                 "kind": claim.kind,
                 "status": self.status(claim),
                 "verdict": self.verdict(claim),
-                "instead": claim.instead or claim.corrected,
+                "instead": claim.instead,
                 "reason": claim.reason,
                 "notebook": claim.notebook,
                 "tests": claim.tests,

@@ -40,6 +40,7 @@ def test_what_would_not_be_typeset_is_named(text, problem):
 
 
 def test_a_statement_that_is_typeset_has_no_problems():
+    assert problems("$x$ of eq:cr-beta and `mlogb_core.link`") == []
     assert problems(r"with $K \ge 2$ (Lemma 1), $\lvert a\rvert \le \mathrm{tr}(A)$; in the ball") == []
 
 
