@@ -47,7 +47,7 @@ _IN_DOCSTRING = re.compile(rf"(?<![`:\w])`(?:(?P<place>{_PLACES})|(?P<object>[A-
 _MENTION = re.compile(rf"(?<![\w/.-])({CLAIM})(?![\w/-]|\.\w)")
 _NAMED = re.compile(r"([A-Za-z_][\w.]*)(?:\([^<>]*\))?")
 _FILE = re.compile(r"mlogb_core/(?!_)[\w/]+\.py")
-_NOTEBOOK = re.compile(r"notebooks/(\d+)_\w+")
+_NOTEBOOK = re.compile(r"notebooks/(?:(\d+)_)?\w+")
 _NOT_PROSE = (
     nodes.title, nodes.reference, nodes.literal, nodes.FixedTextElement, nodes.math, nodes.comment,
     addnodes.pending_xref, addnodes.download_reference, addnodes.desc,
@@ -239,6 +239,7 @@ class Book:
                 text.parent.replace(text, list(self._mentions(docname, text.astext())))
         if docname == "ERRATA":
             self._link_headings(docname, doctree)
+        _mark_panels(doctree)
 
     def link_to(self, docname: str, code: str) -> nodes.Element | None:
         """A link in place of inline code that names an object, a source file or a place of the paper.
@@ -361,6 +362,8 @@ def tooltip(name: str, shown: str, given: str, anchor: str) -> str:
 def number_by_notebook(numbers: Mapping[str, dict[str, dict[str, tuple[int, ...]]]]) -> None:
     """Number statements and formulas as 5.1, 5.2, ... in the fifth notebook, not through the whole book.
 
+    A notebook without a number counts its own from 1.
+
     Parameters
     ----------
     numbers : mapping
@@ -370,7 +373,7 @@ def number_by_notebook(numbers: Mapping[str, dict[str, dict[str, tuple[int, ...]
         notebook = _NOTEBOOK.fullmatch(document)
         for labels in kinds.values() if notebook else ():
             for position, label in enumerate(sorted(labels, key=lambda label: labels[label][-1]), start=1):
-                labels[label] = int(notebook[1]), position  # type: ignore[index]
+                labels[label] = (int(notebook[1]), position) if notebook[1] else (position,)  # type: ignore[index]
 
 
 def modules(api: str) -> list[str]:
@@ -439,6 +442,15 @@ def bound(code: Iterable[str]) -> set[str]:
                 case ast.ImportFrom(module=module, names=aliases) if module and "mlogb_core" not in module:
                     names.update(alias.asname or alias.name for alias in aliases)
     return names
+
+
+def _mark_panels(doctree: nodes.document) -> None:
+    """Give the table that opens a derivation a class, by which a phone shows its rows one below the other."""
+    for node in doctree.findall(lambda node: isinstance(node, nodes.comment | nodes.raw)):
+        if node.astext().strip(" <!->\n") == "panel: begin":
+            table = node.next_node(nodes.table, siblings=True, descend=False)
+            if table is not None:
+                table["classes"].append("panel")
 
 
 def _in_prose(doctree: nodes.document, kind: type[Any]) -> Iterator[Any]:

@@ -43,6 +43,31 @@ def entrywise_error(computed: ArrayLike, reference: ArrayLike) -> float:
     return relative_error(np.asarray(computed, dtype=np.float64) / reference, np.ones(reference.shape))
 
 
+def beside(*matrices: tuple[str, ArrayLike], digits: int = 3) -> str:
+    """Matrices with their titles side by side, rounded, to be compared by eye.
+
+    Parameters
+    ----------
+    *matrices : (str, (n, k) or (n,) array)
+        Title and matrix; a vector becomes a column. All must have the same number of rows.
+    digits : int, optional
+        Digits after the point.
+
+    Returns
+    -------
+    str
+    """
+    blocks = []
+    for title, matrix in matrices:
+        values = np.asarray(matrix, dtype=np.float64)
+        rounded = (values[:, None] if values.ndim == 1 else values).round(digits) + 0.0  # no minus zero
+        cells = [[f"{value:.{digits}f}" for value in row] for row in rounded]
+        width = max(len(cell) for row in cells for cell in row)
+        lines = [title, *("  ".join(cell.rjust(width) for cell in row) for row in cells)]
+        blocks.append([line.ljust(max(map(len, lines))) for line in lines])
+    return "\n".join("    ".join(parts).rstrip() for parts in zip(*blocks, strict=True))
+
+
 def worst_case(
     objective: Callable[[Array], float],
     draw: Callable[[np.random.Generator], Array],

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from compendium.claims.checks import (
+    beside,
     entrywise_error,
     logit_cases,
     precise,
@@ -32,6 +33,17 @@ def test_entrywise_error_sees_a_small_entry():
     assert entrywise_error([1.0, 2e-20], [1.0, 1e-20]) == 1.0
     with pytest.raises(ValueError, match="zero entry"):
         entrywise_error([1.0], [0.0])
+
+
+def test_matrices_stand_side_by_side():
+    shown = beside(("computed", [[1.0, -2.25], [-1e-9, 10.0]]), ("dense", np.array([0.5, -0.125])), digits=2)
+    assert shown.splitlines() == [
+        "computed        dense",
+        " 1.00  -2.25     0.50",
+        " 0.00  10.00    -0.12",
+    ]
+    with pytest.raises(ValueError, match="shorter"):
+        beside(("a", [1.0, 2.0]), ("b", [1.0]))
 
 
 def test_differences_of_a_polynomial_and_an_exponential():
