@@ -31,7 +31,7 @@
       text: `${row.textContent} ${section ? section.textContent : ""}`.toLowerCase(),
     };
     row.dataset.status = known.status;
-    [...row.cells].forEach((cell, column) => { cell.dataset.title = COLUMNS[column]; });
+    [...row.cells].forEach((cell, column) => { if (cell.textContent.trim()) cell.dataset.title = COLUMNS[column]; });
     return known;
   }
 

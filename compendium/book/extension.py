@@ -239,6 +239,7 @@ class Book:
                 text.parent.replace(text, list(self._mentions(docname, text.astext())))
         if docname == "ERRATA":
             self._link_headings(docname, doctree)
+        _mark_panels(doctree)
 
     def link_to(self, docname: str, code: str) -> nodes.Element | None:
         """A link in place of inline code that names an object, a source file or a place of the paper.
@@ -441,6 +442,15 @@ def bound(code: Iterable[str]) -> set[str]:
                 case ast.ImportFrom(module=module, names=aliases) if module and "mlogb_core" not in module:
                     names.update(alias.asname or alias.name for alias in aliases)
     return names
+
+
+def _mark_panels(doctree: nodes.document) -> None:
+    """Give the table that opens a derivation a class, by which a phone shows its rows one below the other."""
+    for node in doctree.findall(lambda node: isinstance(node, nodes.comment | nodes.raw)):
+        if node.astext().strip(" <!->\n") == "panel: begin":
+            table = node.next_node(nodes.table, siblings=True, descend=False)
+            if table is not None:
+                table["classes"].append("panel")
 
 
 def _in_prose(doctree: nodes.document, kind: type[Any]) -> Iterator[Any]:

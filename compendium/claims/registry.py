@@ -277,7 +277,7 @@ def _problems_of(registry: Registry, claim: Claim, root: Path) -> Iterable[str]:
         yield f"{claim.id}: {status}, but the entry " + (
             "does not say what holds instead" if claim.instead is None else "says that something else holds"
         )
-    for text in (claim.statement, claim.instead or ""):
+    for text in (claim.statement, claim.instead or "", *claim.assumptions):
         yield from (f"{claim.id}: {problem}: {text[:60]}" for problem in formulas.problems(text))
     if registry.evidence(claim, "holds") and not registry.evidence(claim, "caught") and not experiment:
         yield f"{claim.id}: no wrong variant was caught, so nothing shows that the check can fail"

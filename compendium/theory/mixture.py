@@ -125,10 +125,10 @@ def shifted_mixture_loss_bound(
 ) -> float:
     r"""What the mixture centred at :math:`W_s` loses against :math:`W_{s+1}` at most.
 
-    .. math:: \hat\ell_s(z_s) - \ell_s(W_{s+1}) \le \frac{\varphi}{2c}
+    .. math:: \hat\ell_s(z_s) - \ell_s(W_{s+1}) \le \frac{\chi}{2c}
               \operatorname{tr}\bigl(\nabla^2\ell_s(W_{s+1})\,Z_s^{-1}\bigr)
               + \frac c2 \|W_{s+1} - W_s\|_{Z_s}^2, \qquad
-              \varphi = \frac{e^v - 1}{v}, \quad v = \frac{2LD^2}{c\lambda}
+              \chi = \frac{e^v - 1}{v}, \quad v = \frac{2LD^2}{c\lambda}
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def shifted_mixture_loss_bound(
 
     Notes
     -----
-    Paper: `lem:cr-ell-regret-3`, where :math:`\varphi/2` is :math:`\sqrt6` and
+    Paper: `lem:cr-ell-regret-3`, where :math:`\chi/2` is :math:`\sqrt6` and
     :math:`c = 24Kd/\lambda`. Here any c does, Kd = 1 and D > 1 included.
     """
     L = checked_smoothness(n_outcomes, link_smoothness)
@@ -246,13 +246,15 @@ def smoothed_constant(n_outcomes: int, mixing: float) -> float:
     return math.log(n_outcomes + 1) + 2.0 + 2.0 * smoothed_logit_bound(n_outcomes, mixing)
 
 
-def ville_parameters(n_outcomes: int, norm_bound: float, action_bound: float = 1.0) -> tuple[float, float]:
+def ville_parameters(
+    n_outcomes: int, norm_bound: float, action_bound: float = 1.0, *, concavity: float | None = None
+) -> tuple[float, float]:
     r"""The smallest :math:`\lambda`, and the :math:`\eta`, for which `ville_radius_terms` needs no movement.
 
     .. math:: \eta = \tfrac12\alpha, \quad \alpha = 2(1+SD) + \ln(K+1), \qquad
-              \lambda = \alpha D^2\max\{2L,\ 2\theta_K SD\}
+              \lambda = \alpha D^2\max\{2L,\ 2\gamma_KM_K SD\}
 
-    with :math:`L = 1/4` for K = 1 and 1/2 for K >= 2, and :math:`\theta_K` from
+    with :math:`L = 1/4` for K = 1 and 1/2 for K >= 2, and :math:`\gamma_KM_K` from
     `link.remainder_constant`.
 
     Parameters
@@ -261,10 +263,18 @@ def ville_parameters(n_outcomes: int, norm_bound: float, action_bound: float = 1
         K.
     norm_bound, action_bound : float
         S and D.
+    concavity : float, optional
+        A constant of exp-concavity for the truths of the ball, at least 2, in place of the printed
+        :math:`\alpha`; `best_exp_concavity` at `surprisal_bound` gives the best one.
 
     Returns
     -------
     regularization, step_size : float
+
+    Raises
+    ------
+    ValueError
+        If the constant is below 2, which no outcome admits, or an argument is out of range.
 
     Notes
     -----
@@ -273,6 +283,10 @@ def ville_parameters(n_outcomes: int, norm_bound: float, action_bound: float = 1
     """
     S, D = as_positive("norm_bound", norm_bound), as_positive("action_bound", action_bound)
     alpha = 2.0 * (1.0 + S * D) + math.log(as_integer("n_outcomes", n_outcomes, minimum=1) + 1)
+    if concavity is not None:
+        alpha = as_positive("concavity", concavity)
+        if alpha < 2.0:
+            raise ValueError(f"concavity must be at least 2, got {concavity}")
     curved = 2.0 * remainder_constant(n_outcomes) * S * D
     return alpha * D**2 * max(2.0 * smoothness(n_outcomes), curved), alpha / 2
 

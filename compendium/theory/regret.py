@@ -91,7 +91,7 @@ def movement_bound(stream: Stream, step_size: float, *, sharp: bool = False) -> 
     r"""Bound of :math:`\|W_{t+1} - W_t\|_{Z_t}`, the length of one step.
 
     .. math:: \frac{2\eta D}{\sqrt\lambda}, \qquad
-              \frac{\nu_K\,\eta D}{\sqrt\lambda}, \quad \nu_1 = 1, \ \nu_K = \sqrt2 \ (K \ge 2)
+              \frac{M_K\,\eta D}{\sqrt\lambda}, \quad M_1 = 1, \ M_K = \sqrt2 \ (K \ge 2)
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def regret_terms(
     and the sharp ones
 
     .. math:: \omega(r)\sqrt{\beta T\mathcal T}, \qquad
-              \frac{2\nu_K\eta D}{\sqrt\lambda}\gamma_K\,\omega(r)\sqrt\beta\,\mathcal A, \qquad
+              \frac{2M_K\eta D}{\sqrt\lambda}\gamma_K\,\omega(r)\sqrt\beta\,\mathcal A, \qquad
               \gamma_K\,\omega(r)\,\beta\,\mathcal A .
 
     Parameters

@@ -247,6 +247,13 @@ def test_the_picture_of_the_claims_becomes_the_graph_itself(book):
         book.link_prose(app("claims"), parsed("no picture"))
 
 
+def test_the_panel_of_a_derivation_has_a_class(book):
+    row = "| a | b |\n|---|---|\n| 1 | 2 |\n\n"
+    doctree = parsed(f"{row}<!-- panel: begin -->\n\n{row}<!-- panel: end -->\n\n{row}")
+    book.link_prose(app("notebooks/a"), doctree)
+    assert ["panel" in table["classes"] for table in doctree.findall(nodes.table)] == [False, True, False]
+
+
 def test_a_place_that_the_paper_does_not_have_is_named(book):
     with pytest.raises(FailureError, match=r"a names 'lem:nothing', which is not a label of the paper"):
         book.link_prose(app("a"), parsed("by `lem:nothing`"))

@@ -169,6 +169,32 @@ def test_the_table_of_the_claims_filters(site, browser):
         assert page.noise == []
 
 
+#: Of some tables, the cells that do not end on the screen and the cells and formulas that are cut.
+UNREADABLE = """tables => tables.flatMap((table) => [...table.querySelectorAll("td, td span.math")])
+  .filter((box) => box.checkVisibility() && (box.getBoundingClientRect().right > innerWidth + 1
+    || (box.scrollWidth > box.clientWidth + 1 && getComputedStyle(box).overflowX !== "auto")))
+  .map((box) => box.textContent.slice(0, 60))"""
+
+
+@pytest.mark.parametrize(
+    ("file", "table"), [("claims.html", "table"), ("notebooks/02_woodbury_inverse.html", "table.panel")]
+)
+def test_claims_can_be_read_on_a_phone(site, browser, file, table):
+    with reading.opened(browser, site / file, size=reading.PHONE) as page:
+        tables = page.locator(table)
+        assert tables.locator("td").count() > 5
+        assert tables.evaluate_all(UNREADABLE) == []
+
+
+def test_the_graph_of_the_claims_fits_or_scrolls_within_itself(site, browser):
+    for size in (reading.DESKTOP, reading.PHONE):
+        with reading.opened(browser, site / "claims.html", size=size) as page:
+            graph = page.locator(".claims-graph")
+            needed, width = graph.evaluate("box => [box.scrollWidth, box.clientWidth]")
+            assert needed <= width + 1 or size == reading.PHONE
+            assert graph.evaluate("box => getComputedStyle(box).overflowX") == "auto"
+
+
 #: What a control of the explorer changes, and what it must leave as it is.
 FIGURES = ("spectrum", "dual", "ellipsoid", "regret", "time")
 CONTROLS = {

@@ -104,6 +104,7 @@ def test_attained_bounds_are_named(tmp_path):
         (changed(3, instead=None), LINES, "34", "C3: corrected, but the entry does not say what holds"),
         (changed(4, instead=None), LINES, "34", "C4: refuted, but the entry does not say what holds"),
         (changed(1, statement="a <= 1"), LINES, "34", "C1: '<' outside of a formula: a <= 1"),
+        (changed(2, assumptions=["b > 0"]), LINES, "34", "C2: '>' outside of a formula: b > 0"),
         (changed(3, instead="$|a|$"), LINES, "34", "C3: a bar in $|a|$"),
         (changed(5, reason=None), LINES, "34", "C5: no evidence, and no reason why"),
         (changed(2, depends_on=["C8"]), LINES, "34", "C2: depends on C8, which has no entry"),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from compendium.theory import mixture
+from compendium.theory.loss import best_exp_concavity, surprisal_bound
 from mlogb_core import TheoremRadius, eofd, link
 from mlogb_core.radius import Progress, theorem_parameters
 
@@ -183,9 +184,22 @@ def test_radius_is_below_the_printed_one_at_its_parameters():
         assert value <= printed[name]
 
 
+def test_parameters_take_a_smaller_constant_of_exp_concavity():
+    best = best_exp_concavity(surprisal_bound(1, 1.0))
+    (printed_ridge, printed_step), (ridge, step) = (
+        mixture.ville_parameters(1, 1.0, concavity=constant) for constant in (None, best)
+    )
+    assert step == best / 2
+    assert ridge / step == pytest.approx(printed_ridge / printed_step)
+    assert printed_step > 2.2 * step
+    with pytest.raises(ValueError, match="at least 2"):
+        mixture.ville_parameters(1, 1.0, concavity=1.9)
+
+
+@pytest.mark.parametrize("concavity", [None, best_exp_concavity(surprisal_bound(1, 1.0))])
 @pytest.mark.parametrize("outcome", [0, 1])
-def test_radius_with_the_likelihood_ratio_covers_every_sequence(outcome):
-    ridge, eta = mixture.ville_parameters(1, 1.0)
+def test_radius_with_the_likelihood_ratio_covers_every_sequence(outcome, concavity):
+    ridge, eta = mixture.ville_parameters(1, 1.0, concavity=concavity)
     radius = TheoremRadius(confidence=0.1)
     policy = eofd(2, [1.0], sketch_size=1, regularization=ridge, step_size=eta, norm_bound=1.0, radius=radius)
     rng, truth, log_ratio, trace = np.random.default_rng(4), np.array([0.6, -0.8]), 0.0, 0.0
