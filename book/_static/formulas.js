@@ -6,7 +6,7 @@
 
   function excess(block) {
     const boxes = [block, ...block.querySelectorAll("mjx-container")];
-    return Math.max(...boxes.map((box) => box.scrollWidth / Math.max(box.clientWidth, 1)));
+    return Math.max(...boxes.map((box) => box.scrollWidth / (box.clientWidth || box.scrollWidth || 1)));
   }
 
   function fit(block) {
@@ -23,9 +23,9 @@
     delete block.dataset.shrunk;
   }
 
-  // Only a box that scrolls can be reached by the keyboard, and only there is something to reach.
+  // A box that scrolls is marked, and can be reached by the keyboard.
   function mark(box) {
-    const scrolls = box.scrollWidth > box.clientWidth + 1;
+    const scrolls = excess(box) > 1.005;
     box.toggleAttribute("data-scrolls", scrolls);
     if (scrolls) box.tabIndex = 0;
     else box.removeAttribute("tabindex");
@@ -33,7 +33,9 @@
 
   function fitAll() {
     document.querySelectorAll("article div.math").forEach(fit);
-    document.querySelectorAll("article span.math").forEach(mark);
+    document.querySelectorAll("article .math").forEach((box) => {
+      if (!box.closest("td, th")) mark(box); // in a table it is the table that scrolls
+    });
   }
 
   window.addEventListener("load", () => {

@@ -13,7 +13,8 @@ def session(text: str) -> tuple[doctest.TestResults, str]:
     """Run the examples of a text; how many there were and failed, and what the failures say."""
     told: list[str] = []
     runner = doctest.DocTestRunner(verbose=False)
-    test = doctest.DocTestParser().get_doctest(text, {}, "examples", None, 0)
+    plain = re.sub(r"^```.*$", "", text, flags=re.MULTILINE)  # a fence would be part of what is expected
+    test = doctest.DocTestParser().get_doctest(plain, {}, "examples", None, 0)
     return runner.run(test, out=told.append), "".join(told)
 
 

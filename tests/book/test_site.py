@@ -214,3 +214,59 @@ def test_the_explorer_answers_its_controls(site, browser, control):
         assert set(moves) <= changed
         assert not set(stays) & changed
         assert page.noise == []
+
+
+def the_explorer(page) -> tuple[dict[str, str], str]:
+    """What the controls are set to, and the query of the address."""
+    page.wait_for_selector("#explorer[data-ready=true]")
+    set_to = {name: page.locator(f"#explorer-{name}").input_value() for name in CONTROLS}
+    return set_to, page.evaluate("location.search")
+
+
+def test_the_address_of_the_explorer_holds_what_is_set(site, browser):
+    with reading.opened(browser, site / "explorer.html") as page:
+        start, query = the_explorer(page)
+        assert query == ""
+        page.locator("#explorer-K").select_option("1")
+        page.locator("#explorer-S").focus()
+        page.keyboard.press("ArrowUp")
+        chosen, query = the_explorer(page)
+        assert "K=1" in query
+        assert "S=" in query
+        assert "decay" not in query
+    with reading.opened(browser, site / "explorer.html", query) as page:
+        assert the_explorer(page) == (chosen, query)
+        page.locator("#explorer-reset").click()
+        assert the_explorer(page) == (start, "")
+    with reading.opened(browser, site / "explorer.html", "?K=seven&d=50&x=1&m=") as page:
+        assert the_explorer(page) == (start, "")
+        assert page.noise == []
+
+
+def test_a_preset_of_the_explorer_sets_everything(site, browser):
+    with reading.opened(browser, site / "explorer.html") as page:
+        the_explorer(page)
+        presets = page.locator("#explorer button[data-set]")
+        assert presets.count() >= 10
+        for place in range(presets.count()):
+            found = []
+            for other in (0, presets.count() - 1):  # whatever was set before
+                presets.nth(other).click()
+                presets.nth(place).click()
+                found.append(the_explorer(page))
+            assert found[0] == found[1], presets.nth(place).inner_text()
+
+
+@pytest.mark.parametrize("size", [reading.DESKTOP, reading.PHONE], ids=["desk", "phone"])
+def test_the_controls_of_the_explorer_stay_in_view(site, browser, size):
+    with reading.opened(browser, site / "explorer.html", size=size) as page:
+        page.wait_for_selector("#explorer[data-ready=true]")
+        for name in FIGURES:
+            page.locator(f"#explorer-{name}").evaluate("figure => figure.scrollIntoView({block: 'end'})")
+            page.wait_for_timeout(100)
+            shown = "element => { const box = element.getBoundingClientRect(); return [box.top, box.bottom] }"
+            top, bottom = page.locator(".explorer-controls").evaluate(shown)
+            begin, end = page.locator(f"#explorer-{name}").evaluate(shown)
+            assert top >= 0, name
+            assert bottom < size["height"] / 2, name
+            assert end - max(begin, bottom) > 0.8 * (end - begin), f"{name} is behind the controls"
