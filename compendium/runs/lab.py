@@ -79,18 +79,37 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
     return [{"module": "compendium.runs.lab"}]
 
 
+def without_news(_handler: Any, page_config: dict[str, Any]) -> dict[str, Any]:
+    """Switch off the plugin of JupyterLab that asks at the first start whether it may fetch news.
+
+    Parameters
+    ----------
+    page_config : dict
+        What JupyterLab's page is told; changed in place.
+
+    Returns
+    -------
+    dict
+        The same.
+    """
+    disabled = page_config.get("disabledExtensions", [])
+    page_config["disabledExtensions"] = [*disabled, "@jupyterlab/apputils-extension:announcements"]
+    return page_config
+
+
 def _load_jupyter_server_extension(server: Any) -> None:
-    server.contents_manager.register_pre_save_hook(stored_form)
-    # The extension of jupytext is loaded later and replaces this manager by one that follows the settings.
-    server.config.ContentsManager.setdefault("pre_save_hook", stored_form)
+    server.web_app.settings.setdefault("page_config_hook", without_news)
 
 
 async def _start_jupyter_server_extension(server: Any) -> None:
-    """Change what is opened. This runs after all extensions were loaded, when the manager is the final one.
+    """Change what is saved and opened.
 
-    Jupyter has hooks for saving but none for opening, so the method that opens is replaced.
+    This runs after all extensions were loaded: the one of jupytext replaces the manager of contents, and a
+    hook that is set twice is warned about. Jupyter has hooks for saving but none for opening, so the method
+    that opens is replaced.
     """
     manager = server.contents_manager
+    manager.register_pre_save_hook(stored_form)
     read = manager.get
 
     async def awaited(model: Any) -> dict[str, Any]:

@@ -24,9 +24,6 @@ pytest.importorskip("jupyterlab", reason="JupyterLab is missing: pip install .[l
 
 from compendium.runs import lab, notebooks
 
-# Traitlets asks the validator of a hook that comes from the settings twice.
-pytestmark = pytest.mark.filterwarnings("ignore:Overriding existing pre_save_hook")
-
 SLOW_FIXTURES = ("told_by_the_kernel",)
 ROOT = Path(__file__).resolve().parents[2]
 #: What a kernel tells of its language, which JupyterLab writes into every notebook that it opens.
