@@ -18,7 +18,7 @@ from typing import Any
 
 import nbformat
 
-from compendium.runs.notebooks import normalise
+from compendium.runs.notebooks import fold, normalise
 from compendium.system.paths import notebooks_folder
 
 
@@ -43,10 +43,11 @@ def stored_form(model: dict[str, Any], path: str, contents_manager: Any, **_: An
 
 
 def opened_form(model: dict[str, Any], contents_manager: Any) -> dict[str, Any]:
-    """Return a model that is about to be opened, with the language as the kernel describes it.
+    """Return a model that is about to be opened, with the language as the kernel describes it, and folded.
 
     JupyterLab writes ``language_info`` into the notebook as soon as its kernel has answered, and marks the
     notebook as unsaved if that is a change. It would always be one: the stored form has no version of Python.
+    Which cells are collapsed follows from their tags, which is all that jupytext takes from the text.
 
     Parameters
     ----------
@@ -65,6 +66,8 @@ def opened_form(model: dict[str, Any], contents_manager: Any) -> dict[str, Any]:
 
     if model.get("content") is not None and _is_paired(model, model["path"], contents_manager):
         model["content"]["metadata"]["language_info"] = deepcopy(IPythonKernel.language_info)
+        for cell in model["content"]["cells"]:
+            fold(cell["metadata"])
     return model
 
 

@@ -142,13 +142,24 @@ def normalise(notebook: Any) -> Any:
     cells = []
     for number, cell in enumerate(notebook.cells, start=1):
         kept = {key: value for key, value in cell.metadata.items() if key not in _VOLATILE and value != []}
-        if FOLDED in kept.get("tags", []):
-            kept["jupyter"] = {"source_hidden": True}
+        fold(kept)
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(_WIDGET_VIEW, None)
         cells.append({**cell, "id": f"cell-{number:02d}", "metadata": kept})
     whole = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
     return nbformat.from_dict(whole)  # type: ignore[no-untyped-call]
+
+
+def fold(metadata: dict[str, Any]) -> None:
+    """Let JupyterLab collapse a cell whose tags say that it is folded.
+
+    Parameters
+    ----------
+    metadata : dict
+        The metadata of the cell, changed in place.
+    """
+    if FOLDED in metadata.get("tags", []):
+        metadata["jupyter"] = {"source_hidden": True}
 
 
 def dumps(notebook: Any) -> str:
