@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -190,7 +191,10 @@ def test_other_notebooks_are_left_alone(tree, manager):
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
 def test_make_lab_prints_an_address_that_opens_the_guide_and_warns_of_nothing(tmp_path):
     """As anybody may run it, root in a container too, with arguments of one's own."""
-    arguments = ["make", "--dry-run", "--old-file=.venv/installed", "lab", "ARGS=--no-browser --port 0"]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    arguments = ["make", "--dry-run", "--old-file=.venv/installed", "lab", f"ARGS=--no-browser --port {port}"]
     shown = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     command = shown.replace("\\\n", " ").replace(".venv/bin/jupyter", f"{sys.executable} -m jupyter")
     folder = tmp_path / "jupyter_server_config.d"
@@ -211,7 +215,7 @@ def test_make_lab_prints_an_address_that_opens_the_guide_and_warns_of_nothing(tm
                 break
             time.sleep(0.5)
         assert address, log.read_text()
-        assert "/lab/tree/notebooks/00_reading_guide.ipynb?token=" in address[0]
+        assert f":{port}/lab/tree/notebooks/00_reading_guide.ipynb?token=" in address[0]
         with urllib.request.urlopen(address[0]) as answer:
             page = answer.read().decode()
         assert "@jupyterlab/apputils-extension:announcements" in page
