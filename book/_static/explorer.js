@@ -393,7 +393,7 @@
     const steps = ({ iterates }) => `${iterates.length - 1} Newton step${iterates.length === 2 ? "" : "s"}`;
     return [
       `K = ${chosen.K}, d = ${chosen.d}, m = ${chosen.m}, decay ${chosen.decay}, S = ${chosen.S}, ` +
-        `c = ${chosen.scale}: Kd = ${chosen.K * chosen.d} parameters, β = ${show(seen.beta)}.`,
+        `scale ${chosen.scale}: Kd = ${chosen.K * chosen.d} parameters, β = ${show(seen.beta)}.`,
       `Sketch of the ideal stream: ρ = ${show(seen.rho)}, largest eigenvalue of the data part ` +
         `${show(seen.full[0] - record.regularization)} (in the recorded games ρ = ${show(regret.eofd.rho)}).`,
       `Projection: root ν = ${show(seen.dual.root)} after ${steps(seen.dual)}; with the full Hessian ` +

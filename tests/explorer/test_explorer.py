@@ -275,7 +275,7 @@ def test_what_the_page_says_of_regret_and_time_is_in_the_record(record):
     # "Lower m to 1 and the sketch is worth no more than no curvature"
     assert regret("eofd", m=1) > 0.95 * regret("first-order")
     assert regret("eofd") < 0.9 * regret("first-order")
-    # "set c = 1 and OFUL-MLogB explores nearly as badly as random play", the others less
+    # "set the scale to 1 and OFUL-MLogB explores nearly as badly as random play", the others less
     assert 0.85 < regret("oful", scale=1) / regret("random") < 1
     risen = {name: regret(name, scale=1) - regret(name) for name in ("eofd", "oful", "first-order")}
     assert risen["first-order"] < risen["oful"] / 2
