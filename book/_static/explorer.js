@@ -57,13 +57,32 @@
     return value;
   }
 
+  // A preset names what it is about; everything else goes back to the start, so that it always shows the same.
   function setTo(wanted) {
-    for (const [name, value] of Object.entries(wanted)) {
+    for (const [name, value] of Object.entries({ ...START, ...wanted })) {
       const place = record.grid[name].indexOf(value);
       if (inputs[name].tagName === "SELECT") inputs[name].selectedIndex = place;
       else inputs[name].value = place;
     }
     update();
+  }
+
+  // ---- the address ---------------------------------------------------------------------------------
+
+  // The parameters in the query of the address that the grid has; a part that makes no sense is ignored.
+  function asked() {
+    const query = new URLSearchParams(location.search);
+    const known = NAMES.map((name) => [name, Number(query.get(name) || NaN)]);
+    return Object.fromEntries(known.filter(([name, value]) => record.grid[name].includes(value)));
+  }
+
+  function remember(chosen) {
+    const changed = NAMES.filter((name) => chosen[name] !== START[name]).map((name) => [name, chosen[name]]);
+    const query = new URLSearchParams(changed).toString();
+    if (query === location.search.slice(1)) return;
+    try {
+      history.replaceState(null, "", (query ? `?${query}` : location.pathname) + location.hash);
+    } catch (error) { /* some browsers refuse this for file:// */ }
   }
 
   // ---- what is computed, and what is looked up -----------------------------------------------------
@@ -374,7 +393,7 @@
     const steps = ({ iterates }) => `${iterates.length - 1} Newton step${iterates.length === 2 ? "" : "s"}`;
     return [
       `K = ${chosen.K}, d = ${chosen.d}, m = ${chosen.m}, decay ${chosen.decay}, S = ${chosen.S}, ` +
-        `c = ${chosen.scale}: Kd = ${chosen.K * chosen.d} parameters, β = ${show(seen.beta)}.`,
+        `scale ${chosen.scale}: Kd = ${chosen.K * chosen.d} parameters, β = ${show(seen.beta)}.`,
       `Sketch of the ideal stream: ρ = ${show(seen.rho)}, largest eigenvalue of the data part ` +
         `${show(seen.full[0] - record.regularization)} (in the recorded games ρ = ${show(regret.eofd.rho)}).`,
       `Projection: root ν = ${show(seen.dual.root)} after ${steps(seen.dual)}; with the full Hessian ` +
@@ -396,6 +415,7 @@
 
   function update() {
     const chosen = Object.fromEntries(NAMES.map((name) => [name, valueOf(name)]));
+    remember(chosen);
     const seen = compute(chosen);
     const found = lookUp(chosen);
     drawSpectrum(chosen, seen);
@@ -415,8 +435,8 @@
   for (const button of root.querySelectorAll("button[data-set]")) {
     button.addEventListener("click", () => setTo(JSON.parse(button.dataset.set)));
   }
-  document.getElementById("explorer-reset")?.addEventListener("click", () => setTo(START));
+  document.getElementById("explorer-reset")?.addEventListener("click", () => setTo({}));
   provenance();
-  update();
+  setTo(asked());
   root.dataset.ready = "true";
 })();

@@ -1,11 +1,12 @@
-// A formula that is too long for its line gets smaller; one that would get too small keeps its size and scrolls.
+// A displayed formula that is too long for its line gets smaller; one that would get too small keeps its size and
+// scrolls. A formula in a line of text always keeps its size; one that has to scroll is marked.
 "use strict";
 (() => {
   const SMALLEST = 0.6;
 
   function excess(block) {
     const boxes = [block, ...block.querySelectorAll("mjx-container")];
-    return Math.max(...boxes.map((box) => box.scrollWidth / Math.max(box.clientWidth, 1)));
+    return Math.max(...boxes.map((box) => box.scrollWidth / (box.clientWidth || box.scrollWidth || 1)));
   }
 
   function fit(block) {
@@ -22,8 +23,19 @@
     delete block.dataset.shrunk;
   }
 
+  // A box that scrolls is marked, and can be reached by the keyboard.
+  function mark(box) {
+    const scrolls = excess(box) > 1.005;
+    box.toggleAttribute("data-scrolls", scrolls);
+    if (scrolls) box.tabIndex = 0;
+    else box.removeAttribute("tabindex");
+  }
+
   function fitAll() {
     document.querySelectorAll("article div.math").forEach(fit);
+    document.querySelectorAll("article .math").forEach((box) => {
+      if (!box.closest("td, th")) mark(box); // in a table it is the table that scrolls
+    });
   }
 
   window.addEventListener("load", () => {

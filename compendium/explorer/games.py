@@ -398,15 +398,14 @@ def show_explorer(choice: Choice | None = None) -> None:
     Notes
     -----
     A widget's view has another id in each execution, so it cannot be an output that is stored and
-    compared. The servers of JupyterLab and Notebook set JPY_SESSION_NAME for their kernels; nbclient,
-    nbval and papermill do not.
+    compared. The output has a line of text beside the view; where a notebook is stored, `normalise` keeps
+    the text alone, and a kernel without a front end gives the same. The servers of JupyterLab and Notebook
+    set JPY_SESSION_NAME for their kernels; nbclient, nbval and papermill do not.
     """
-    if "JPY_SESSION_NAME" not in os.environ:
-        print(WITHOUT_FRONT_END)
-        return
     from IPython.display import display
 
-    display(explorer(choice))  # type: ignore[no-untyped-call]
+    view = explorer(choice)._repr_mimebundle_() if "JPY_SESSION_NAME" in os.environ else {}
+    display(view | {"text/plain": WITHOUT_FRONT_END}, raw=True)  # type: ignore[no-untyped-call]
 
 
 def _png(figure: Figure) -> bytes:

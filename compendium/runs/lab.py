@@ -18,7 +18,7 @@ from typing import Any
 
 import nbformat
 
-from compendium.runs.notebooks import normalise
+from compendium.runs.notebooks import fold, normalise
 from compendium.system.paths import notebooks_folder
 
 
@@ -43,10 +43,11 @@ def stored_form(model: dict[str, Any], path: str, contents_manager: Any, **_: An
 
 
 def opened_form(model: dict[str, Any], contents_manager: Any) -> dict[str, Any]:
-    """Return a model that is about to be opened, with the language as the kernel describes it.
+    """Return a model that is about to be opened, with the language as the kernel describes it, and folded.
 
     JupyterLab writes ``language_info`` into the notebook as soon as its kernel has answered, and marks the
     notebook as unsaved if that is a change. It would always be one: the stored form has no version of Python.
+    Which cells are collapsed follows from their tags, which is all that jupytext takes from the text.
 
     Parameters
     ----------
@@ -65,6 +66,8 @@ def opened_form(model: dict[str, Any], contents_manager: Any) -> dict[str, Any]:
 
     if model.get("content") is not None and _is_paired(model, model["path"], contents_manager):
         model["content"]["metadata"]["language_info"] = deepcopy(IPythonKernel.language_info)
+        for cell in model["content"]["cells"]:
+            fold(cell["metadata"])
     return model
 
 
@@ -79,18 +82,37 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
     return [{"module": "compendium.runs.lab"}]
 
 
+def without_news(_handler: Any, page_config: dict[str, Any]) -> dict[str, Any]:
+    """Switch off the plugin of JupyterLab that asks at the first start whether it may fetch news.
+
+    Parameters
+    ----------
+    page_config : dict
+        What JupyterLab's page is told; changed in place.
+
+    Returns
+    -------
+    dict
+        The same.
+    """
+    disabled = page_config.get("disabledExtensions", [])
+    page_config["disabledExtensions"] = [*disabled, "@jupyterlab/apputils-extension:announcements"]
+    return page_config
+
+
 def _load_jupyter_server_extension(server: Any) -> None:
-    server.contents_manager.register_pre_save_hook(stored_form)
-    # The extension of jupytext is loaded later and replaces this manager by one that follows the settings.
-    server.config.ContentsManager.setdefault("pre_save_hook", stored_form)
+    server.web_app.settings.setdefault("page_config_hook", without_news)
 
 
 async def _start_jupyter_server_extension(server: Any) -> None:
-    """Change what is opened. This runs after all extensions were loaded, when the manager is the final one.
+    """Change what is saved and opened.
 
-    Jupyter has hooks for saving but none for opening, so the method that opens is replaced.
+    This runs after all extensions were loaded: the one of jupytext replaces the manager of contents, and a
+    hook that is set twice is warned about. Jupyter has hooks for saving but none for opening, so the method
+    that opens is replaced.
     """
     manager = server.contents_manager
+    manager.register_pre_save_hook(stored_form)
     read = manager.get
 
     async def awaited(model: Any) -> dict[str, Any]:

@@ -25,6 +25,7 @@ FOLDED = "hide-input"
 
 # What is folded in JupyterLab, "jupyter", follows from the tags.
 _VOLATILE = ("execution", "jupyter", "papermill", "trusted")
+_WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 _VARIES = re.compile(r"/ipykernel_\d+/|\bat 0x[0-9a-f]{6,}")
 _VERSION_LINE = re.compile(r"^\s+(jupytext_version|format_version):.*\n", re.MULTILINE)
 _HEADER = re.compile(r"\A---\n.*?^---\n", re.DOTALL | re.MULTILINE)
@@ -124,9 +125,10 @@ def normalise(notebook: Any) -> Any:
     """Return the notebook without anything that differs between two runs or two machines.
 
     Cell ids become ``cell-01``, ``cell-02``, ...; times, widget states, kernel and language
-    versions go; the metadata that the text can hold stay. The outputs stay as they are. A cell with the
-    tag ``hide-input``, which the book folds, is collapsed in JupyterLab, and no other cell is: whoever
-    unfolds one to read it and saves leaves the file as it was.
+    versions go; the metadata that the text can hold stay. Of the outputs the views of widgets go, which
+    have another identifier in each execution; the text beside them stays. A cell with the tag
+    ``hide-input``, which the book folds, is collapsed in JupyterLab, and no other cell is: whoever unfolds
+    one to read it and saves leaves the file as it was.
     """
     notebook = deepcopy(notebook)
     metadata = {
@@ -140,11 +142,24 @@ def normalise(notebook: Any) -> Any:
     cells = []
     for number, cell in enumerate(notebook.cells, start=1):
         kept = {key: value for key, value in cell.metadata.items() if key not in _VOLATILE and value != []}
-        if FOLDED in kept.get("tags", []):
-            kept["jupyter"] = {"source_hidden": True}
+        fold(kept)
+        for output in cell.get("outputs", []):
+            output.get("data", {}).pop(_WIDGET_VIEW, None)
         cells.append({**cell, "id": f"cell-{number:02d}", "metadata": kept})
     whole = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
     return nbformat.from_dict(whole)  # type: ignore[no-untyped-call]
+
+
+def fold(metadata: dict[str, Any]) -> None:
+    """Let JupyterLab collapse a cell whose tags say that it is folded.
+
+    Parameters
+    ----------
+    metadata : dict
+        The metadata of the cell, changed in place.
+    """
+    if FOLDED in metadata.get("tags", []):
+        metadata["jupyter"] = {"source_hidden": True}
 
 
 def dumps(notebook: Any) -> str:

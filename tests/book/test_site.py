@@ -52,6 +52,7 @@ def test_every_page_loads_without_an_error_or_another_host(visits):
         pytest.param("wordless", id="pictures have words"),
         pytest.param("broken", id="pictures load"),
         pytest.param("wide", id="fits a phone"),
+        pytest.param("cut", id="what is wider than its box scrolls on a phone"),
         pytest.param("shrunk", id="formulas keep their size on a phone"),
         pytest.param("faint light", id="text stands out"),
         pytest.param("faint dark", id="text stands out in the dark"),
@@ -86,6 +87,19 @@ BAD = {
     "picture": ("broken", "<img src='missing.png' alt='a picture'>", "missing.png"),
     "wide": ("wide", "<div id='broad' style='width: 700px'>wide</div>", "div#broad"),
     "long": ("wide", "<h1>" + "unbroken" * 20 + "</h1>", "h1"),
+    "cut": (
+        "cut",
+        "<article><p style='width: 90px; overflow: hidden'><code style='white-space: nowrap'>"
+        "a_long_name_in_code</code></p></article>",
+        "a_long_name_in_code",
+    ),
+    "a formula that is cut": (
+        "cut",
+        "<article>By <span class='math' style='display: inline-flex; max-width: 90px; overflow: hidden'>"
+        "<mjx-container><svg width='300' height='9' style='min-width: 300px'></svg></mjx-container></span>"
+        "</article>",
+        "300 px in 90",
+    ),
     "small": (
         "shrunk",
         "<mjx-container><svg width='300' height='9' style='max-width: 100px'></svg></mjx-container>",
@@ -229,3 +243,59 @@ def test_the_explorer_answers_its_controls(site, browser, control):
         assert set(moves) <= changed
         assert not set(stays) & changed
         assert page.noise == []
+
+
+def the_explorer(page) -> tuple[dict[str, str], str]:
+    """What the controls are set to, and the query of the address."""
+    page.wait_for_selector("#explorer[data-ready=true]")
+    set_to = {name: page.locator(f"#explorer-{name}").input_value() for name in CONTROLS}
+    return set_to, page.evaluate("location.search")
+
+
+def test_the_address_of_the_explorer_holds_what_is_set(site, browser):
+    with reading.opened(browser, site / "explorer.html") as page:
+        start, query = the_explorer(page)
+        assert query == ""
+        page.locator("#explorer-K").select_option("1")
+        page.locator("#explorer-S").focus()
+        page.keyboard.press("ArrowUp")
+        chosen, query = the_explorer(page)
+        assert "K=1" in query
+        assert "S=" in query
+        assert "decay" not in query
+    with reading.opened(browser, site / "explorer.html", query) as page:
+        assert the_explorer(page) == (chosen, query)
+        page.locator("#explorer-reset").click()
+        assert the_explorer(page) == (start, "")
+    with reading.opened(browser, site / "explorer.html", "?K=seven&d=50&x=1&m=") as page:
+        assert the_explorer(page) == (start, "")
+        assert page.noise == []
+
+
+def test_a_preset_of_the_explorer_sets_everything(site, browser):
+    with reading.opened(browser, site / "explorer.html") as page:
+        the_explorer(page)
+        presets = page.locator("#explorer button[data-set]")
+        assert presets.count() >= 10
+        for place in range(presets.count()):
+            found = []
+            for other in (0, presets.count() - 1):  # whatever was set before
+                presets.nth(other).click()
+                presets.nth(place).click()
+                found.append(the_explorer(page))
+            assert found[0] == found[1], presets.nth(place).inner_text()
+
+
+@pytest.mark.parametrize("size", [reading.DESKTOP, reading.PHONE], ids=["desk", "phone"])
+def test_the_controls_of_the_explorer_stay_in_view(site, browser, size):
+    with reading.opened(browser, site / "explorer.html", size=size) as page:
+        page.wait_for_selector("#explorer[data-ready=true]")
+        for name in FIGURES:
+            page.locator(f"#explorer-{name}").evaluate("figure => figure.scrollIntoView({block: 'end'})")
+            page.wait_for_timeout(100)
+            shown = "element => { const box = element.getBoundingClientRect(); return [box.top, box.bottom] }"
+            top, bottom = page.locator(".explorer-controls").evaluate(shown)
+            begin, end = page.locator(f"#explorer-{name}").evaluate(shown)
+            assert top >= 0, name
+            assert bottom < size["height"] / 2, name
+            assert end - max(begin, bottom) > 0.8 * (end - begin), f"{name} is behind the controls"

@@ -17,6 +17,7 @@ from compendium.explorer import games as explorer
 from compendium.explorer import grid as explorer_grid
 from compendium.explorer.games import Choice, draw, dual_of, play, shadow, summary
 from compendium.explorer.grid import GRID, KEYS, N_ROUNDS, Point, points, read, record_file, script
+from compendium.runs.notebooks import normalise
 from compendium.system.paths import FailureError
 from mlogb_core.curvature import DenseCurvature, FrequentDirections
 from mlogb_core.link import jacobian, jacobian_factor, loss_residual, outcome_probabilities
@@ -148,17 +149,20 @@ def test_the_controls_react():
     assert plt.get_fignums() == opened
 
 
-def test_the_controls_are_displayed_in_a_front_end_alone(monkeypatch, capsys):
+def test_the_controls_are_displayed_in_a_front_end_alone_and_stored_as_text(monkeypatch):
     pytest.importorskip("ipywidgets")
     shown = []
-    monkeypatch.setattr("IPython.display.display", shown.append)
+    monkeypatch.setattr("IPython.display.display", lambda data, raw: shown.append(data))
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
     explorer.show_explorer(SMALL)
-    assert capsys.readouterr().out == explorer.WITHOUT_FRONT_END + "\n"
-    assert not shown
     monkeypatch.setenv("JPY_SESSION_NAME", "17_explorer.ipynb")
     explorer.show_explorer(SMALL)
-    assert len(shown[0].children) == 3
+    assert shown[0] == {"text/plain": explorer.WITHOUT_FRONT_END}
+    assert set(shown[1]) == {"text/plain", "application/vnd.jupyter.widget-view+json"}
+    outputs = [nbformat.v4.new_output("display_data", data=data) for data in shown]
+    cells = [nbformat.v4.new_code_cell("show_explorer()", outputs=[output]) for output in outputs]
+    first, second = normalise(nbformat.v4.new_notebook(cells=cells)).cells
+    assert first.outputs == second.outputs
 
 
 def test_the_stored_notebook_has_no_widget():
@@ -166,7 +170,7 @@ def test_the_stored_notebook_has_no_widget():
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     kinds = {kind for output in outputs for kind in output.get("data", {})}
     assert kinds == {"image/png", "text/plain"}
-    assert explorer.WITHOUT_FRONT_END in "".join(output.get("text", "") for output in outputs)
+    assert {"text/plain": explorer.WITHOUT_FRONT_END} in [output.get("data") for output in outputs]
     assert "widgets" not in notebook.metadata
 
 
@@ -271,7 +275,7 @@ def test_what_the_page_says_of_regret_and_time_is_in_the_record(record):
     # "Lower m to 1 and the sketch is worth no more than no curvature"
     assert regret("eofd", m=1) > 0.95 * regret("first-order")
     assert regret("eofd") < 0.9 * regret("first-order")
-    # "set c = 1 and OFUL-MLogB explores nearly as badly as random play", the others less
+    # "set the scale to 1 and OFUL-MLogB explores nearly as badly as random play", the others less
     assert 0.85 < regret("oful", scale=1) / regret("random") < 1
     risen = {name: regret(name, scale=1) - regret(name) for name in ("eofd", "oful", "first-order")}
     assert risen["first-order"] < risen["oful"] / 2

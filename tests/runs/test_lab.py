@@ -11,7 +11,13 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,9 +29,6 @@ from jupyter_client.manager import start_new_kernel
 pytest.importorskip("jupyterlab", reason="JupyterLab is missing: pip install .[lab]")
 
 from compendium.runs import lab, notebooks
-
-# Traitlets asks the validator of a hook that comes from the settings twice.
-pytestmark = pytest.mark.filterwarnings("ignore:Overriding existing pre_save_hook")
 
 SLOW_FIXTURES = ("told_by_the_kernel",)
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,6 +148,15 @@ def test_what_is_opened_holds_what_the_kernel_is_about_to_say(tree, manager, suf
     assert [each["language_info"] for each in metadata] == [told_by_the_kernel] * len(names)
 
 
+@pytest.mark.parametrize("suffix", [".ipynb", ".md"])
+def test_what_the_book_folds_is_opened_collapsed(tree, manager, suffix):
+    model = asyncio.run(manager.get(f"notebooks/four_lemmas{suffix}", type="notebook", content=True))
+    cells = model["content"]["cells"]
+    folded = [cell for cell in cells if "hide-input" in cell["metadata"].get("tags", [])]
+    assert folded
+    assert [cell for cell in cells if cell["metadata"].get("jupyter", {}).get("source_hidden")] == folded
+
+
 def test_an_edit_reaches_both_files_and_keeps_tags_and_words(tree, manager):
     name = "notebooks/experiments/mnist.ipynb"
 
@@ -173,6 +185,44 @@ def test_other_notebooks_are_left_alone(tree, manager):
         stored = nbformat.read(tree / place, as_version=4)
         assert [cell.id for cell in stored.cells] == ["mine"]
         (tree / place).unlink()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+def test_make_lab_prints_an_address_that_opens_the_guide_and_warns_of_nothing(tmp_path):
+    """As anybody may run it, root in a container too, with arguments of one's own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    arguments = ["make", "--dry-run", "--old-file=.venv/installed", "lab", f"ARGS=--no-browser --port {port}"]
+    shown = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    command = shown.replace("\\\n", " ").replace(".venv/bin/jupyter", f"{sys.executable} -m jupyter")
+    folder = tmp_path / "jupyter_server_config.d"
+    folder.mkdir()
+    shutil.copy(ROOT / "compendium" / "runs" / "lab.json", folder)  # as `make setup` does
+    environment = os.environ | {
+        "JUPYTER_CONFIG_DIR": str(tmp_path),
+        "JUPYTER_DATA_DIR": str(tmp_path / "data"),
+    }
+    log = tmp_path / "log"
+    with log.open("w") as output:
+        server = subprocess.Popen(shlex.split(command), cwd=ROOT, env=environment, stderr=output)
+    try:
+        address = None
+        for _ in range(240):
+            address = re.search(r"http://127\.0\.0\.1:\d+/\S+token=\w+", log.read_text())
+            if address or server.poll() is not None:
+                break
+            time.sleep(0.5)
+        assert address, log.read_text()
+        assert f":{port}/lab/tree/notebooks/00_reading_guide.ipynb?token=" in address[0]
+        with urllib.request.urlopen(address[0]) as answer:
+            page = answer.read().decode()
+        assert "@jupyterlab/apputils-extension:announcements" in page
+    finally:
+        server.terminate()
+        server.wait(60)
+    assert "hook" not in log.read_text()
 
 
 def test_the_server_finds_the_extension():
