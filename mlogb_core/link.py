@@ -329,9 +329,9 @@ def smoothness(n_outcomes: int) -> float:
 
 
 def remainder_constant(n_outcomes: int) -> float:
-    r"""The smallest :math:`\theta_K` with :math:`|D^3\psi(z)[h, k, k]| \le \theta_K \|h\|\,\|k\|^2`.
+    r"""The smallest c with :math:`|D^3\psi(z)[h, k, k]| \le c\,\|h\|\,\|k\|^2`, which is :math:`\gamma_KM_K`.
 
-    .. math:: \theta_1 = \frac{1}{6\sqrt3}, \qquad \theta_K = \frac{\sqrt2}{3\sqrt3} \quad (K \ge 2)
+    .. math:: \gamma_1M_1 = \frac{1}{6\sqrt3}, \qquad \gamma_KM_K = \frac{\sqrt2}{3\sqrt3} \quad (K \ge 2)
 
     Parameters
     ----------

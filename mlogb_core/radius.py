@@ -221,11 +221,11 @@ class RepairedRadius(_SumOfTerms):
     r"""The radius of the repaired confidence theorem, without smoothing and for a small :math:`\lambda`.
 
     .. math::
-       \beta_{t+1} = \lambda S^2 + 2\eta\ln\tfrac1\delta + 2\eta^2\varphi\,\mathcal{T}_t
-       + 2\eta\theta_K SD\sum_{s\le t}\|(W_{s+1}-W_s)x_s\|_2^2
+       \beta_{t+1} = \lambda S^2 + 2\eta\ln\tfrac1\delta + 2\eta^2\chi\,\mathcal{T}_t
+       + 2\eta\gamma_KM_K SD\sum_{s\le t}\|(W_{s+1}-W_s)x_s\|_2^2
        - \tfrac12\sum_{s\le t}\|W_{s+1}-W_s\|_{Z_s}^2
 
-    with :math:`\varphi = (e^v - 1)/v` at :math:`v = 4\eta LD^2/\lambda`, :math:`\theta_K` from
+    with :math:`\chi = (e^v - 1)/v` at :math:`v = 4\eta LD^2/\lambda`, :math:`\gamma_KM_K` from
     `link.remainder_constant`, and
 
     .. math:: \mathcal{T}_t = \Delta_t^{\lambda}\Bigl(Kd\ln\Delta_t^{\lambda/2}

@@ -121,7 +121,7 @@ def remainder_bound(n_outcomes: int, norm_bound: float, action_bound: float = 1.
     r"""Coefficient of :math:`\|(W_{+} - W)x\|_2^2` in the bound of the Taylor remainder.
 
     .. math:: \langle\nabla\ell(W_{+}) - \nabla\tilde\ell(W_{+}),\, W_{+} - u\rangle
-              \le \theta_K S D\, \|(W_{+} - W)x\|_2^2
+              \le \gamma_KM_K S D\, \|(W_{+} - W)x\|_2^2
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def remainder_bound(n_outcomes: int, norm_bound: float, action_bound: float = 1.
     Notes
     -----
     Paper: the proof of `thm:confidence-region` has :math:`\sqrt6 L S`, without D. That is larger, hence
-    valid, for D up to :math:`\sqrt6 L/\theta_K`, which is 6.36 for K = 1 and 4.5 for K >= 2.
+    valid, for D up to :math:`\sqrt6 L/\gamma_KM_K`, which is 6.36 for K = 1 and 4.5 for K >= 2.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def residual_bound(n_outcomes: int) -> float:
 
 
 def step_bound(n_outcomes: int, step_size: float, regularization: float, action_bound: float = 1.0) -> float:
-    r"""Bound of the length of a step, :math:`\|W_{t+1} - W_t\|_{Z_t} \le \eta\,\omega_K D/\sqrt\lambda`.
+    r"""Bound of the length of a step, :math:`\|W_{t+1} - W_t\|_{Z_t} \le \eta\,M_K D/\sqrt\lambda`.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def step_bound(n_outcomes: int, step_size: float, regularization: float, action_
     Returns
     -------
     float
-        A bound of the norm, not of its square; :math:`\omega_K` is `residual_bound`.
+        A bound of the norm, not of its square; :math:`M_K` is `residual_bound`.
 
     Notes
     -----
@@ -200,9 +200,9 @@ def cancelling_regularization(
 ) -> float:
     r"""The smallest :math:`\lambda` for which the movement terms of the radius add up to at most 0.
 
-    .. math:: \eta c\,\|\Delta_s\|_{Z_s}^2 + 2\eta\theta_K SD\,\|\Delta_s x_s\|_2^2
-              - \|\Delta_s\|_{Z_s}^2 \le 0, \qquad
-              \lambda = \frac{2\eta\theta_K SD^3}{1 - \eta c}
+    .. math:: \eta c\,\|\Xi_s\|_{Z_s}^2 + 2\eta\gamma_KM_K SD\,\|\Xi_s x_s\|_2^2
+              - \|\Xi_s\|_{Z_s}^2 \le 0, \qquad
+              \lambda = \frac{2\eta\gamma_KM_K SD^3}{1 - \eta c}
 
     Parameters
     ----------
