@@ -181,7 +181,7 @@ def exp_concavity(surprisal: float) -> float:
 def best_exp_concavity(surprisal: float) -> float:
     r"""The smallest constant of the exp-concavity inequality for given probabilities at :math:`z_2`.
 
-    .. math:: \beta(s) = \sup_{\varepsilon \ne s}\; \varepsilon(1-\varepsilon)\,
+    .. math:: \alpha_*(s) = \sup_{\varepsilon \ne s}\; \varepsilon(1-\varepsilon)\,
               \frac{\bigl(\ln\frac{\varepsilon}{1-\varepsilon} - \ln\frac{s}{1-s}\bigr)^2}
                    {\mathrm{kl}(\varepsilon \,\|\, s)}, \qquad s = e^{-\Lambda}
 
