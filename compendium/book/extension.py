@@ -261,6 +261,8 @@ class Book:
         """
         shown = nodes.literal(code, code)
         if _FILE.fullmatch(code):
+            if not (self.root / code).is_file():  # one that a reader is told to write
+                return None
             listing = code.removesuffix(".py").removesuffix("/__init__")
             up = "../" * docname.count("/")
             return nodes.reference("", "", shown, refuri=f"{up}_modules/{listing}.html", internal=True)

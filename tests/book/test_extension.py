@@ -205,6 +205,7 @@ def test_headings_of_errata_that_name_claims_get_a_line_of_links(book):
         ("the `jacobian` of", "mlogb_core.link.jacobian"),
         ("`link.jacobian(p)`", "mlogb_core.link.jacobian"),
         ("`mlogb_core/link.py`", "../_modules/mlogb_core/link.html"),
+        ("`mlogb_core/yet_to_be_written.py`", None),
         ("`lem:fd-det-origin`", "claims#c"),
         ("`nothing_of_this_name`", None),
         ("# The `jacobian`\n\nText", None),
@@ -330,6 +331,7 @@ def test_statements_are_numbered_within_their_notebook():
             "theorem": {"lem-b": (31,), "thm-a": (30,)},
             "displaymath": {"eq-a": (7,)},
         },
+        "notebooks/four_lemmas": {"theorem": {"lem-d": (4,), "lem-c": (3,)}},
         "notebooks/experiments/mnist": {"figure": {"fig": (1,)}},
     }
     extension.number_by_notebook(numbers)
@@ -337,7 +339,27 @@ def test_statements_are_numbered_within_their_notebook():
         "theorem": {"lem-b": (5, 2), "thm-a": (5, 1)},
         "displaymath": {"eq-a": (5, 1)},
     }
+    assert numbers["notebooks/four_lemmas"] == {"theorem": {"lem-d": (2,), "lem-c": (1,)}}
     assert numbers["notebooks/experiments/mnist"] == {"figure": {"fig": (1,)}}
+
+
+@pytest.mark.parametrize(
+    ("page", "title"),
+    [("notebooks/05_projection", "# 05 · A title"), ("notebooks/four_lemmas", "# A title")],
+)
+def test_the_title_of_a_notebook_has_the_number_that_the_text_calls_it_by(book, page, title):
+    cells = [{"cell_type": "markdown", "source": ["# A title\n", "\n", "# More\n"]}]
+    source = [json.dumps({"cells": cells})]
+    book.read_source(app(page, doc2path=lambda _: "b.ipynb"), page, source)
+    assert json.loads(source[0])["cells"][0]["source"].splitlines() == [title, "", "# More"]
+
+
+def test_a_quoted_line_of_code_is_a_link_to_the_line(book):
+    lines = (ROOT / extension.LITERAL).read_text().splitlines()
+    number = next(place for place, line in enumerate(lines, start=1) if line.startswith("class LiteralEOFD"))
+    doctree = parsed(f"| paper | code |\n|---|---|\n| $x$ | `{lines[number - 1]}` |\n")
+    book.link_prose(app("algorithm"), doctree)
+    assert links(doctree) == [(lines[number - 1], f"_modules/mlogb_core/literal.html#L{number}")]
 
 
 @pytest.mark.parametrize(
