@@ -84,6 +84,9 @@ def run(
     again: Annotated[
         bool, typer.Option("--again", "--fresh", help="Execute again, and replace a stored run.")
     ] = False,
+    redraw: Annotated[
+        bool, typer.Option("--redraw", help="Execute the notebook again on the tables of the stored run.")
+    ] = False,
     shard: Annotated[
         str, typer.Option(metavar="I/N", help="Compute the I-th of N parts, for job arrays.")
     ] = "",
@@ -97,7 +100,8 @@ def run(
     """Run an experiment and draw its figures, or show the stored run of the same parameters and data.
 
     A stored run is shown whatever code made it, and which code that was is said; `mlogb verify` tells
-    whether the present code gives the same numbers, and --again computes them.
+    whether the present code gives the same numbers, and --again computes them. After a change of a
+    notebook's text or of a figure, --redraw makes the run's outputs from the numbers that it has.
     """
     from compendium.runs.manifest import expand, load_manifest, parse_override, resolve
 
@@ -107,6 +111,10 @@ def run(
         raise UsageError("-p gives a parameter twice")
     if shard and cluster:
         raise UsageError("--shard and --cluster are two ways to share the work; choose one")
+    if redraw and (again or shard or cluster or dry_run):
+        raise UsageError(
+            "--redraw computes nothing: it goes with none of --again, --shard, --cluster, --dry-run"
+        )
     if (experiment is None) != all_:
         raise UsageError("give the name of an experiment (`mlogb list` has them), or --all for all of them")
     if all_ and overrides:
@@ -132,7 +140,7 @@ def run(
     failures = []
     for one, point in [(name, point) for name in names for point in points[name]]:
         try:
-            _run_point(one, profile, overrides, jobs, again, orders, point)
+            _run_point(one, profile, overrides, jobs, again, orders, point, redraw)
         except (FailureError, OSError) as error:  # the others go on
             place = ", ".join(text for text in (one * all_, _shown(point) * bool(point)) if text)
             failures.append(f"{place}: {_message(error)}" if place else _message(error))
@@ -148,13 +156,14 @@ def _run_point(
     again: bool,
     orders: Orders | None,
     point: dict[str, Any],
+    redraw: bool,
 ) -> None:
     from compendium.experiments.progress import Stopped
     from compendium.runs import attestation
     from compendium.runs import run as runs
 
     try:
-        done = runs.execute(experiment, profile, overrides, jobs, again, orders, point)
+        done = runs.execute(experiment, profile, overrides, jobs, again, orders, point, redraw)
     except Stopped as stop:
         print(stop)
         return
@@ -164,6 +173,8 @@ def _run_point(
         print(f"{done.name} is there already and complete; --again computes it again")
         for line in attestation.history(done.path, done.record):
             print(f"  {line}")
+    elif redraw:
+        print(f"{done.name} was drawn again from its tables")
     else:
         print(f"{done.name} took {done.record['duration_seconds']} s")
     for line in dict.fromkeys(_data_lines(done.record["study"])):

@@ -137,6 +137,9 @@ def _facts(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     clean = "clean work tree" if record["git_clean"] else "changed work tree"
     commit = f"commit `{record['git_commit']}`, {clean}" if record["git_commit"] else "commit not known"
     yield "code", f"{commit}; digest `{record['code_digest']}`"
+    if computed_by := record.get("computed_by"):
+        before = f"commit `{computed_by['git_commit']}`" if computed_by["git_commit"] else "commit not known"
+        yield "code that computed the tables", f"{before}; digest `{computed_by['code_digest']}`"
     yield "reproduced", "; ".join(record.get("reproduced", []))
     yield "lock file", f"SHA-256 `{record['lock_sha256']}`" if record.get("lock_sha256") else ""
     versions = {name: machine[name] for name in ("python", "numpy", "scipy", "numba") if name in machine}

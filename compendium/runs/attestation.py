@@ -86,18 +86,24 @@ def describe(entry: Mapping[str, Any]) -> str:
     number = entry["trials"] if names == "all" else len(names)
     largest = max(entry["tolerances"].values(), default=0.0)
     how = f"up to {largest:g}" if largest else "exactly"
-    code = f"commit {entry['git_commit'][:9]}" if entry["git_commit"] else "code without a commit"
+    code = _commit(entry["git_commit"])
     code += " with changes" if entry["git_clean"] is False else ""
     return f"{code} reproduced {number} of {entry['trials']} trials {how} on {entry['date'][:10]}"
 
 
 def history(folder: Path, record: Mapping[str, Any]) -> Iterator[str]:
     """Say which code made a run, which code reproduced it last, and what has changed since."""
-    commit = f"commit {record['git_commit'][:9]}" if record["git_commit"] else "code without a commit"
-    yield f"made by {commit} on {record['started'][:10]}"
+    computed_by = record.get("computed_by", record)["git_commit"]
+    yield f"computed by {_commit(computed_by)} on {record['started'][:10]}"
+    if "computed_by" in record:
+        yield f"drawn from its tables by {_commit(record['git_commit'])}"
     if entries := read(folder):
         present = " (the present code)" if entries[-1]["code_digest"] == provenance.code_digest() else ""
         yield f"{describe(entries[-1])}{present}"
     text = paths.project_root() / record["notebook"]
     if text.is_file() and sha256(text.read_text(encoding="utf-8")) != record["notebook_sha256"]:
-        yield f"{record['notebook']} has changed since; --again executes it as it is now"
+        yield f"{record['notebook']} has changed since; --redraw executes it as it is now"
+
+
+def _commit(name: str | None) -> str:
+    return f"commit {name[:9]}" if name else "code without a commit"

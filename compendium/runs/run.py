@@ -99,6 +99,7 @@ def execute(
     again: bool = False,
     orders: Orders | None = None,
     point: Mapping[str, Any] | None = None,
+    redraw: bool = False,
 ) -> Run:
     """Run an experiment, or return the run when it is there already.
 
@@ -116,6 +117,9 @@ def execute(
         How trials are obtained: a shard, a cluster, the plan only. By default by `jobs` workers here.
     point : mapping, optional
         A point of the experiment's grid, as `manifest.expand` gives it.
+    redraw : bool
+        Execute the notebook as it is now on the tables of the run that is there, and put its outputs and
+        figures in the place of that run's. Nothing is computed that a trial computes.
 
     Returns
     -------
@@ -145,7 +149,9 @@ def execute(
     with paths.locked(paths.runs_folder()):
         sweep(final.parent)
         found = stored(request)
-        if found and not again:
+        if redraw and not found:
+            raise UsageError(f"{os.path.relpath(final)} is not there, so there are no tables to draw it from")
+        if found and not (again or redraw):
             return publish(replace(found, reused=True))
     from compendium.experiments.execution import Orders  # not before: it takes seconds to import
 
@@ -164,7 +170,7 @@ def execute(
     }
     kept = journal.kept(experiment, request.kind, final.name, parameters, orders.plan_only)
     with _removed_when_stopped(partial), kept as note:
-        record = _attempt(chosen, partial, record, orders, note)
+        record = _attempt(chosen, partial, record, orders, note, found if redraw else None)
         # One lock for both: another batch of this run may end now, and pictures have one record.
         with paths.locked(paths.runs_folder()):
             _put_in_place(partial, final)
@@ -296,8 +302,12 @@ def _attempt(
     record: dict[str, Any],
     orders: Orders,
     note: Callable[[Iterable[str]], None],
+    drawn_from: Run | None = None,
 ) -> dict[str, Any]:
-    """Execute the notebook in the partial folder and write everything that makes a run complete."""
+    """Execute the notebook in the partial folder and write everything that makes a run complete.
+
+    A notebook that is executed in the folder of a complete run reads its tables and computes none.
+    """
     import jupytext
     import nbformat
 
@@ -319,7 +329,8 @@ def _attempt(
                 note(keys)
             show(report)
 
-        failure = _execute(notebook, output, record["parameters"], experiment.source.parent, receive)
+        place = drawn_from.path if drawn_from else experiment.source.parent
+        failure = _execute(notebook, output, record["parameters"], place, receive)
     if output.is_file():
         executed = nbformat.read(output, as_version=4)  # type: ignore[no-untyped-call]
         failures = check_executed(executed)[:1]
@@ -344,7 +355,37 @@ def _attempt(
         "started": started.isoformat(timespec="seconds"),
         "duration_seconds": round(perf_counter() - clock, 1),
     }
+    if drawn_from:
+        record |= _origin_of_tables(drawn_from.record)
+        _keep_origin_of_studies(drawn_from.record["study"], partial)
     return provenance.write_record(partial, record)
+
+
+def _origin_of_tables(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What a record that is drawn again keeps: who computed its tables, when, and on what.
+
+    Its commit and digest are those of the code that drew it; ``computed_by`` has those of the code that
+    computed the tables.
+    """
+    first = {key: record[key] for key in ("git_commit", "git_clean", "code_digest") if key in record}
+    kept = {key: record[key] for key in ("environment", "started", "duration_seconds")}
+    return {**kept, "computed_by": record.get("computed_by", first)}
+
+
+def _keep_origin_of_studies(before: Mapping[str, Any], folder: Path) -> None:
+    """Let the studies of a run that is drawn again say which sources and trials their tables are from."""
+    path = folder / "study.json"
+    study = json.loads(path.read_text(encoding="utf-8"))
+    origins = {_asked(one): one for one in before["studies"]}
+    for one in study["studies"]:
+        one |= {key: origins[_asked(one)][key] for key in ("sources", "trials")}
+    paths.write_atomically(path, json.dumps(study, indent=2, sort_keys=True, allow_nan=False) + "\n")
+
+
+def _asked(study: Mapping[str, Any]) -> str:
+    """The parameters of a study, without what depends on the code or was found."""
+    found = ("data", "sources", "smallest_margin", "trials")
+    return json.dumps({key: value for key, value in study.items() if key not in found}, sort_keys=True)
 
 
 def _data_failures(experiment: Experiment, partial: Path) -> list[str]:

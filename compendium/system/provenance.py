@@ -6,6 +6,7 @@ and what they were measured on. It names no host and no absolute path, so it can
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -47,10 +48,11 @@ def sha256(content: str | bytes | Path) -> str:
 
 
 def code_digest(parts: Sequence[str] = RESULT_FOLDERS) -> str:
-    """Return one digest of the sources that decide results.
+    """Return one digest of the code that decides results.
 
-    They are every module of the ``mlogb_core`` that is imported, and the given modules and folders of
-    ``compendium``. Names count as well as contents: a renamed module changes the digest.
+    It covers every module of the ``mlogb_core`` that is imported, and the given modules and folders of
+    ``compendium``. Names count as well as contents: a renamed module changes the digest. What decides no
+    result does not count: comments, docstrings, the layout, and how a policy is drawn.
     """
     here = Path(__file__).resolve().parents[1]
     spec = importlib.util.find_spec("mlogb_core")
@@ -61,10 +63,23 @@ def code_digest(parts: Sequence[str] = RESULT_FOLDERS) -> str:
         for root, part in chosen
         for path in ([part] if part.is_file() else part.rglob("*.py"))
     }
-    digests = [
-        (name, sha256(path.read_bytes().replace(b"\r\n", b"\n"))) for name, path in sorted(sources.items())
-    ]
+    digests = [(name, sha256(_code_of(path.read_bytes()))) for name, path in sorted(sources.items())]
     return sha256("".join(f"{digest}  {name}\n" for name, digest in digests))
+
+
+def _code_of(source: bytes) -> str:
+    """Return what a module does, as text: its syntax tree without docstrings and without line styles."""
+
+    class Plain(ast.NodeTransformer):
+        def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+            is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+            return None if is_text else self.generic_visit(node)  # type: ignore[return-value]
+
+        def visit_Call(self, node: ast.Call) -> ast.AST:
+            is_style = isinstance(node.func, ast.Name) and node.func.id == "Style"
+            return ast.Constant(None) if is_style else self.generic_visit(node)
+
+    return ast.dump(Plain().visit(ast.parse(source)))
 
 
 def code_root() -> Path | None:

@@ -73,6 +73,10 @@ def mlogb(capfd):
             ["tiny", "--profile", "smoke", "--cluster", "foo"],
             "--cluster must be an address such as tcp://10.0.0.5:8786, got 'foo'\n",
         ),
+        (
+            ["tiny", "--profile", "smoke", "--redraw", "--again"],
+            "--redraw computes nothing: it goes with none of --again, --shard, --cluster, --dry-run\n",
+        ),
         ([], "give the name of an experiment (`mlogb list` has them), or --all for all of them\n"),
         (
             ["tiny", "--all"],
@@ -111,10 +115,10 @@ def test_run_then_reuse_then_list(mlogb, root):
     assert (code, err) == (0, "")
     found, made = out.splitlines()[:2]
     assert found == f"{name} is there already and complete; --again computes it again"
-    assert re.fullmatch(r"  made by (commit \w{9}|code without a commit) on 20\d\d-\d\d-\d\d", made)
+    assert re.fullmatch(r"  computed by (commit \w{9}|code without a commit) on 20\d\d-\d\d-\d\d", made)
     text = root / "notebooks" / "tiny.md"
     text.write_text(text.read_text() + "\nMore.\n")
-    changed = "  notebooks/tiny.md has changed since; --again executes it as it is now"
+    changed = "  notebooks/tiny.md has changed since; --redraw executes it as it is now"
     assert changed in mlogb(*arguments)[1].splitlines()
     (root / "figures/local/regret.png").write_bytes(b"of another run")
     assert "some of its figures have been replaced" in mlogb(*arguments)[1]

@@ -375,7 +375,27 @@ def test_code_digest_sees_the_library(monkeypatch, tmp_path):
     module.write_text("x = 2\n")
     second = provenance.code_digest()
     module.rename(module.with_name("b.py"))
-    assert len({first, second, provenance.code_digest()}) == 3
+    third = provenance.code_digest()
+    assert len({first, second, third}) == 3
+
+
+def test_code_digest_sees_what_code_does_and_not_how_it_reads(monkeypatch, tmp_path):
+    monkeypatch.setattr(provenance.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(provenance, "__file__", str(tmp_path / "system" / "provenance.py"))
+    module = tmp_path / "policies.py"
+
+    def digest(text):
+        module.write_text(text)
+        return provenance.code_digest(["policies.py"])
+
+    base = digest('"""Text."""\nx = f(1, Style("a", "red"))\ndef g():\n    """Text."""\n    return "s"\n')
+    same = (
+        'x = f(1,   Style("b", "blue"))  # why\ndef g():\n    """Other\n    text."""\n    return \'s\'\n',
+        'x = f(1, Style())\r\n\r\ndef g(): return "s"\r\n',
+    )
+    assert [digest(text) for text in same] == [base, base]
+    others = ('x = f(2, Style("a"))\ndef g(): return "s"', 'x = f(1, Style("a"))\ndef g(): return "t"')
+    assert len({base, *map(digest, others)}) == 3
 
 
 def test_every_module_that_a_trial_imports_is_in_its_address(monkeypatch):

@@ -62,6 +62,43 @@ def without_kernel(monkeypatch):
         monkeypatch.setattr(verification, name, lambda *_: [])
 
 
+def test_a_run_is_drawn_again_from_its_tables(run, monkeypatch):
+    """Text, outputs and figures are new; the tables, and who computed them, are those of the run."""
+    tables = {name: (run.path / name).read_bytes() for name in ("results.parquet", "final.parquet")}
+    shutil.rmtree(paths.trials_folder())
+    (run.path / "attestations.json").write_text("[]")
+    text = paths.project_root() / run.record["notebook"]
+    text.write_text(text.read_text().replace("round(4)", "round(1)"))
+    monkeypatch.setattr(runs.provenance, "git_state", lambda _: {"git_commit": "c" * 40, "git_clean": None})
+    monkeypatch.setattr(runs.provenance, "code_digest", lambda: "new")
+    drawn = runs.execute("tiny", "paper", redraw=True)
+    assert drawn.path == run.path
+    assert not drawn.reused
+    assert not paths.trials_folder().exists()
+    assert not (run.path / "attestations.json").exists()
+    assert {name: (drawn.path / name).read_bytes() for name in tables} == tables
+    before, now = run.record, drawn.record
+    assert now["files"]["tiny.ipynb"] != before["files"]["tiny.ipynb"]
+    for key in ("started", "duration_seconds", "environment", "study", "parameters"):
+        assert now[key] == before[key]
+    origin = {key: before[key] for key in ("git_commit", "git_clean", "code_digest")}
+    assert (now["git_commit"], now["code_digest"], now["computed_by"]) == ("c" * 40, "new", origin)
+    assert runs.execute("tiny", "paper", redraw=True).record["computed_by"] == origin
+    said = list(attestation.history(drawn.path, drawn.record))
+    assert said[1] == "drawn from its tables by commit ccccccccc"
+
+
+def test_only_tables_that_the_notebook_asks_for_are_drawn_again(run):
+    with pytest.raises(paths.UsageError, match="is not there, so there are no tables to draw it from"):
+        runs.execute("tiny", "smoke", redraw=True)
+    text = paths.project_root() / run.record["notebook"]
+    text.write_text(text.read_text().replace("seed=3", "seed=4"))
+    before = (run.path / "record.json").read_bytes()
+    with pytest.raises(paths.FailureError, match="holds no study 'tiny' with these parameters"):
+        runs.execute("tiny", "paper", redraw=True)
+    assert (run.path / "record.json").read_bytes() == before
+
+
 @pytest.mark.slow
 def test_a_run_as_it_was_made(run, monkeypatch):
     computed, compute = [], trials.TrialSpec.compute
@@ -352,7 +389,7 @@ def test_what_reproduced_a_run_is_written_beside_it(run, monkeypatch):
     with pytest.raises(paths.UsageError, match="no trial was computed again"):
         attested(0)
     said = list(attestation.history(run.path, run.record))
-    assert said[0].startswith("made by c")
+    assert said[0].startswith("computed by c")
     assert said[1].endswith(" (the present code)")
     facts = dict(figures_page._facts(figures_page._of_run(run).record))
     assert "reproduced 8 of 8 trials" in facts["reproduced"]
