@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from compendium.claims.registry import Claim, Registry
     from compendium.experiments.execution import Orders
 
+#: Exit code of `mlogb verify` where nothing contradicts the runs, and not all could be checked here.
+NOT_ALL_CHECKED = 3
+
 app = typer.Typer(
     help="Run the experiments of the companion to the EOFD-MLogB paper and keep their results.",
     no_args_is_help=True,
@@ -96,6 +99,10 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be computed and how long it takes, and stop.")
     ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(min=1.0, help="Seconds that a cell may take; by default any number."),
+    ] = None,
 ) -> None:
     """Run an experiment and draw its figures, or show the stored run of the same parameters and data.
 
@@ -140,7 +147,7 @@ def run(
     failures = []
     for one, point in [(name, point) for name in names for point in points[name]]:
         try:
-            _run_point(one, profile, overrides, jobs, again, orders, point, redraw)
+            _run_point(one, profile, overrides, jobs, again, orders, point, redraw, timeout)
         except (FailureError, OSError) as error:  # the others go on
             place = ", ".join(text for text in (one * all_, _shown(point) * bool(point)) if text)
             failures.append(f"{place}: {_message(error)}" if place else _message(error))
@@ -157,13 +164,14 @@ def _run_point(
     orders: Orders | None,
     point: dict[str, Any],
     redraw: bool,
+    timeout: float | None,
 ) -> None:
     from compendium.experiments.progress import Stopped
     from compendium.runs import attestation
     from compendium.runs import run as runs
 
     try:
-        done = runs.execute(experiment, profile, overrides, jobs, again, orders, point, redraw)
+        done = runs.execute(experiment, profile, overrides, jobs, again, orders, point, redraw, timeout)
     except Stopped as stop:
         print(stop)
         return
@@ -176,15 +184,23 @@ def _run_point(
     elif redraw:
         print(f"{done.name} was drawn again from its tables")
     else:
-        print(f"{done.name} took {done.record['duration_seconds']} s")
+        print(f"{done.name} took {done.record['duration_seconds']} s{_trials_took(done.record)}")
     for line in dict.fromkeys(_data_lines(done.record["study"])):
         print(line)
+    for name in (name for name, checksum in done.record.get("data", {}).items() if checksum is None):
+        print(f"  not on the machine that computed it, and left out where it was asked for: {name}")
     figures = runs.figures_of(done)
     for figure in figures:
         print(f"  {_relative(figure)}")
     if len(figures) < len(done.record["figures"]):
         print("  some of its figures have been replaced by those of a later run; --again draws them again")
     print(f"to look at it: jupyter lab {_relative(done.notebook)}")
+
+
+def _trials_took(record: dict[str, Any]) -> str:
+    """Say what the trials took together, which is more than the run did if it went on from stored ones."""
+    seconds = record["environment"].get("trials_seconds", 0.0)
+    return f"; its trials took {seconds:.0f} s in all" if seconds else ""
 
 
 @app.command()
@@ -246,24 +262,29 @@ def verify(
     """Check stored runs: checksums, cells, outputs, figures, and a sample of trials computed again.
 
     The cells are compared with the text that the notebook was made from, and every output with what they
-    give when they are executed on the stored tables. By default one trial of each study is computed again:
-    a forger who changes a number of another trial in the tables, and all that follows from it, is not
-    found. --all finds it. What was measured is not measured again: times, memory, and what the record says
-    of the machine, its libraries and its date. The exit code is 0 where nothing contradicts the record; what
-    else could not be checked on this machine is named.
+    give when they are executed on the stored tables. By default one trial of each study, drawn at random, is
+    computed again: a forger who changes a number of another trial in the tables, and all that follows from
+    it, is not found; how likely that is is said. --all finds it. What was measured is not measured again:
+    times, memory, and what the record says of the machine, its libraries and its date. The exit code is 0
+    where nothing contradicts the record, 3 where besides something could not be checked on this machine,
+    which is named, and 1 where something contradicts it.
     """
+    from compendium.runs import recomputation, verification
     from compendium.runs import run as runs
-    from compendium.runs import verification
 
     if attest and not (sample or all_):
         raise UsageError("--attest says that trials were reproduced; --sample 0 computes none")
     chosen = [runs.load_run(runs.locate(path)) for path in runs_] if runs_ else runs.find_runs()
     failures = [f"{name}: its record cannot be read" for name in ([] if runs_ else runs.unreadable_runs())]
+    unchecked = False
     for run in chosen:
         report = verification.Report(say=lambda line: print(f"  {line}", flush=True))
         found = verification.verify(run, None if all_ else sample, report)
         for line in [*report.notes, *(f"not checked: {gap}" for gap in report.gaps)]:
             print(f"  {line}")
+        if report.computed:
+            print(f"  {recomputation.what_is_missed(report)}")
+        unchecked |= bool(report.gaps)
         if attest and not found:
             print(f"  attested: {verification.attest(run, report)}")
         verdict = "verified, but for what was not checked" if report.gaps else "verified"
@@ -271,6 +292,8 @@ def verify(
         failures += [f"{run.name}: {problem}" for problem in found]
     if failures:
         raise FailureError("\n".join(failures))
+    if unchecked:
+        raise SystemExit(NOT_ALL_CHECKED)
 
 
 @app.command("runs")

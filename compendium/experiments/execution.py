@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +34,7 @@ Arrival = tuple[str, pd.DataFrame | str]
 _LOG = logging.getLogger(__name__)
 _SHOWN = 5  # failures that a message lists
 _CONNECT, _PATIENCE, _POLL = 20.0, 60.0, 0.05  # seconds to reach a scheduler, to wait for workers, to look
+_POLL_PARENT = 1.0  # seconds between two looks of a worker at whether its parent is there
 
 
 class TrialsFailedError(RuntimeError):
@@ -132,6 +134,8 @@ def obtain(experiment: str, specs: Sequence[TrialSpec], folder: Path, orders: Or
         if orders.plan_only:
             raise progress.Stopped("nothing was computed: this was the plan only")
         report({"total": len(part), "stored": len(part) - len(missing)})
+        if missing:
+            trials.check_writable(folder)
         failures: dict[str, str] = {}
         with warnings.catch_warnings():
             # joblib tells of idle workers that leave, which differs from run to run of a notebook.
@@ -182,8 +186,9 @@ def _computed_here(missing: Specs, workers: int) -> Iterator[Arrival]:
     """
     left = dict(missing)
     work = [joblib.delayed(_compute)(spec, key) for key, spec in missing.items()]
+    options = {"initializer": _end_with, "initargs": (os.getpid(),)} if workers > 1 else {}
     try:
-        for key, result in joblib.Parallel(n_jobs=workers, return_as="generator_unordered")(work):
+        for key, result in joblib.Parallel(n_jobs=workers, return_as="generator_unordered", **options)(work):
             del left[key]
             yield key, result
     except TerminatedWorkerError:
@@ -254,6 +259,21 @@ def _wait(client: Any, arriving: Any, left: int) -> None:
     raise TrialsFailedError(f"{gone}, {left} trials are missing; what had arrived is stored")
 
 
+def _end_with(parent: int) -> None:
+    """Watch from a thread of a worker whether its parent is still there, and end the worker if not.
+
+    A worker whose parent was killed would compute its trial to the end, and then wait for minutes.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_POLL_PARENT)
+        os._exit(1)
+
+    if os.name != "nt":  # where a process keeps the number of a parent that has ended
+        threading.Thread(target=watch, daemon=True).start()
+
+
 def _compute_on_cluster(spec: TrialSpec, key: str) -> Arrival:
     """Compute a trial in a thread of a worker of a cluster, for good with one BLAS thread.
 
@@ -283,7 +303,9 @@ def _compute(spec: TrialSpec, key: str) -> Arrival:
 
 def _reason(spec: TrialSpec, error: Exception) -> str:
     """Say in one line why there is no trial."""
-    reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+    reason = str(error)
+    if isinstance(error, OSError) and error.errno:
+        reason = ": ".join(str(part) for part in (os.strerror(error.errno), error.filename) if part)
     return f"{_named(spec)}: {type(error).__name__}: {' '.join(reason.split())}"
 
 

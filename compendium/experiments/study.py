@@ -109,10 +109,12 @@ class Study(BaseModel):
             return replay(self, Path.cwd())
         orders = Orders.from_environment()
         if n_jobs is not None:
-            orders = Orders(jobs=n_jobs, plan_only=orders.plan_only)
+            orders = replace(orders, jobs=n_jobs)
         specs = self.specs()
         frames = obtain(self.experiment, specs, folder or paths.trials_folder(), orders)
-        computed = tuple(frame.attrs["computed_on"] for frame in frames)
+        computed = tuple(
+            {**frame.attrs["computed_on"], "seconds": frame.attrs["seconds"]} for frame in frames
+        )
         return replace(
             Results.of(self, combine(specs, frames), final_states(specs, frames)), computed_on=computed
         )
@@ -141,7 +143,8 @@ class Results:
     frame : pandas.DataFrame or None
         All rounds with times and margins; None for the tables of a finished run.
     computed_on : tuple of dict
-        For each trial what `provenance.computed_on` said where it was computed; empty where it was read.
+        For each trial what `provenance.computed_on` said where it was computed, and the seconds that it took;
+        empty where it was read.
     """
 
     study: Study

@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 from threadpoolctl import threadpool_limits
 
 from compendium.experiments.setting import Setting
+from compendium.system import paths
 from compendium.system.provenance import code_digest, computed_on
 from mlogb_core.policies import NewtonPolicy
 from mlogb_core.simulation import Round, Trial, run_trial, trial_streams
@@ -34,6 +36,8 @@ from mlogb_core.simulation import Round, Trial, run_trial, trial_streams
 __all__ = ["TIMES", "Setting", "TrialSpec", "is_stored", "library_digest", "load", "store"]
 
 TIMES = ("select_seconds", "update_seconds")
+#: What a trial holds besides its rows: final states, and on what and how long it was computed.
+ATTRIBUTES = ("final", "computed_on", "seconds")
 _LOG = logging.getLogger(__name__)
 
 
@@ -68,8 +72,10 @@ class TrialSpec(BaseModel):
         `on_round` is called with the number of rounds done after each round, for progress.
 
         The frame's `attrs["final"]` has the summary of each policy with a curvature at the end, and
-        `attrs["computed_on"]` the libraries and the machine of the process that computed it.
+        `attrs["computed_on"]` the libraries and the machine of the process that computed it, and
+        `attrs["seconds"]` how long that took.
         """
+        started = perf_counter()
 
         def observer(played: Round) -> None:
             if on_round is not None:
@@ -82,7 +88,7 @@ class TrialSpec(BaseModel):
             trial = run_trial(environment, policies, self.n_rounds, streams, observer)
             final = {n: p.summary() for n, p in policies.items() if isinstance(p, NewtonPolicy)}
         frame = _tidy(trial)
-        frame.attrs |= {"final": final, "computed_on": computed_on()}
+        frame.attrs |= {"final": final, "computed_on": computed_on(), "seconds": perf_counter() - started}
         return frame
 
 
@@ -104,7 +110,7 @@ def load(spec: TrialSpec, folder: Path) -> pd.DataFrame | None:
         metadata = table.schema.metadata or {}
         stored = json.loads(metadata[b"identity"])
         frame: pd.DataFrame = table.to_pandas()
-        frame.attrs |= {name: json.loads(metadata[name.encode()]) for name in ("final", "computed_on")}
+        frame.attrs |= {name: json.loads(metadata[name.encode()]) for name in ATTRIBUTES}
         content = metadata[b"content"].decode()
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:
         _LOG.warning("stored trial %s cannot be read (%s); computing it again", path.name, error)
@@ -131,11 +137,29 @@ def store(spec: TrialSpec, frame: pd.DataFrame, folder: Path) -> Path:
     texts = {k: json.dumps(v, sort_keys=True) for k, v in metadata.items()}
     table = table.replace_schema_metadata(texts | {"content": _content(frame)})
     try:
-        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
-        temporary.replace(path)
+        with paths.naming(path):
+            pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+def check_writable(folder: Path) -> None:
+    """Write a file into the folder of the trials and remove it, so that one that cannot be written is known.
+
+    Raises
+    ------
+    OSError
+        If that fails; better now than when a trial has been computed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    probe = folder / f".{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp"
+    try:
+        with paths.naming(folder):
+            probe.write_bytes(b"0" * 1024)
+    finally:
+        probe.unlink(missing_ok=True)
 
 
 @lru_cache(maxsize=1)

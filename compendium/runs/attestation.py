@@ -40,7 +40,7 @@ def read(folder: Path) -> list[dict[str, Any]]:
 def add(
     folder: Path, computed: list[str], trials: int, tolerances: Mapping[str, float], gaps: list[str]
 ) -> dict[str, Any]:
-    """Add an attestation of this code to a run; it replaces one of the same code, trials and BLAS.
+    """Add an attestation of this code to a run; one of the same code and BLAS becomes part of it.
 
     Parameters
     ----------
@@ -56,25 +56,31 @@ def add(
         What could not be checked.
     """
     machine = provenance.computed_on()
+    digest = provenance.code_digest()
+    before = read(folder)
+    same = [
+        one
+        for one in before
+        if one["code_digest"] == digest and one["computed_on"]["blas"] == machine["blas"]
+    ]
+    everything = len(computed) == trials or any(one["computed"] == "all" for one in same)
+    known = {name for one in same if one["computed"] != "all" for name in one["computed"]}
+    largest = {
+        name: max([value, *(one["tolerances"].get(name, 0.0) for one in same)])
+        for name, value in tolerances.items()
+    }
     entry = {
         "record_sha256": sha256(folder / "record.json"),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "code_digest": provenance.code_digest(),
+        "code_digest": digest,
         **provenance.git_state(provenance.code_root()),
         "trials": trials,
-        "computed": "all" if len(computed) == trials else computed,
-        "tolerances": dict(tolerances),
+        "computed": "all" if everything else sorted({*computed, *known}),
+        "tolerances": largest,
         "not_checked": gaps,
         "computed_on": machine,
     }
-
-    def same(other: Mapping[str, Any]) -> bool:
-        keys = ("code_digest", "computed")
-        return (
-            all(other[key] == entry[key] for key in keys) and other["computed_on"]["blas"] == machine["blas"]
-        )
-
-    entries = [*(other for other in read(folder) if not same(other)), entry]
+    entries = [*(one for one in before if one not in same), entry]
     text = json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
     paths.write_atomically(folder / ATTESTATIONS, text)
     return entry

@@ -46,6 +46,7 @@ _CODE_CELL = re.compile(
     r"(?P<source>(?:.*\n)*?)(?P=fence)[ ]*$",
     re.MULTILINE,
 )
+_LARGEST = 100_000  # values that a YAML text may stand for
 _LOCAL_PATH = re.compile(r'"(/|~|[A-Za-z]:\\)')
 
 
@@ -53,6 +54,13 @@ def _folder_name(name: str) -> str:
     if name == CUSTOM or not re.fullmatch("[a-z0-9][a-z0-9_-]*", name):
         raise ValueError(f"a name is made of a-z, 0-9, - and _, and is not {CUSTOM!r}")
     return name
+
+
+def _inside(path: str) -> str:
+    parts = path.replace("\\", "/").split("/")
+    if not path or path.startswith(("/", "~")) or ".." in parts or ":" in path:
+        raise ValueError(f"a path inside the project is expected, such as notebooks/name, got {path!r}")
+    return path
 
 
 def _distinct(values: list[Any]) -> list[Any]:
@@ -75,7 +83,7 @@ class Experiment(BaseModel):
     _name: str = PrivateAttr("")
 
     title: str
-    notebook: str
+    notebook: Annotated[str, AfterValidator(_inside)]
     data: list[DataName] = []
     parameters: Parameters = {}
     grid: dict[str, Annotated[list[Any], Field(min_length=1), AfterValidator(_distinct)]] = {}
@@ -133,6 +141,37 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def _read_yaml(text: str) -> Any:
+    """Read YAML that is of a size that a person may have meant.
+
+    Aliases of aliases make a few lines stand for billions of values, and brackets may be nested more deeply
+    than Python can follow.
+
+    Raises
+    ------
+    yaml.YAMLError
+        If the text is no YAML, or is of no such size.
+    """
+    try:
+        node = yaml.compose(text, _Loader)
+        if node is not None and _size(node, {}) > _LARGEST:
+            raise yaml.YAMLError(f"it stands for more than {_LARGEST:,} values")
+        return yaml.load(text, _Loader)
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deeply") from None
+
+
+def _size(node: yaml.Node, known: dict[int, float]) -> float:
+    """How many values a node stands for, each alias counted in full; infinite if it holds itself."""
+    if not isinstance(node, yaml.CollectionNode):
+        return 1
+    if id(node) not in known:
+        known[id(node)] = math.inf
+        parts = itertools.chain(*node.value) if isinstance(node, yaml.MappingNode) else node.value
+        known[id(node)] = 1 + sum(_size(part, known) for part in parts)
+    return known[id(node)]
+
+
 def load_manifest(path: Path | None = None) -> Manifest:
     """Read and validate the manifest.
 
@@ -148,7 +187,7 @@ def load_manifest(path: Path | None = None) -> Manifest:
     """
     path = path or paths.manifest_file()
     try:
-        return Manifest.model_validate(yaml.load(path.read_text(encoding="utf-8"), _Loader))
+        return Manifest.model_validate(_read_yaml(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise UsageError(f"{path.name} not found in {path.parent}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -200,7 +239,10 @@ def notebook_parameters(source: Path) -> Parameters:
 
 def _code_cells(source: Path) -> Iterator[tuple[list[str], str]]:
     """Tags and source of the code cells of a notebook, of its MyST text or of its ``.ipynb``."""
-    text = source.read_text(encoding="utf-8")
+    try:
+        text = source.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{source.name} is not text in UTF-8: {error}") from None
     if source.suffix == ".ipynb":
         for cell in json.loads(text)["cells"]:
             if cell["cell_type"] == "code":
@@ -221,9 +263,10 @@ def parse_override(text: str) -> tuple[str, Any]:
     if not (equals and name.isidentifier()):
         raise UsageError(f"-p {text}: expected name=value")
     try:
-        return name, yaml.safe_load(value)
+        return name, _read_yaml(value)
     except yaml.YAMLError:
-        raise UsageError(f"-p {text}: the value is not valid YAML") from None
+        short = text if len(text) < 100 else f"{text[:100]}..."
+        raise UsageError(f"-p {short}: the value is not valid YAML") from None
 
 
 def expand(experiment: Experiment, overrides: Mapping[str, Any]) -> list[Parameters]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -19,8 +21,10 @@ from compendium.experiments.trials import TrialSpec
 from compendium.runs.request import used_data
 from compendium.runs.run import Run
 from compendium.system import paths
-from compendium.system.provenance import blas_pools, sha256, sorted_pools
+from compendium.system.provenance import blas_pools, sorted_pools
 
+#: By the system, so that a forger cannot know which trials will be drawn.
+_RANDOM = random.SystemRandom()
 # What vector instructions, or another version of the library, may do to the state at the end of a game.
 _ROUNDOFF = 1e-9
 #: Roundoff of a decision margin, which is a difference of scores of the order of 1.
@@ -72,7 +76,7 @@ def trial_problems(run: Run, sample: int | None, report: Report) -> Iterator[str
         yield from _stored_problems(
             tables, study, known, dict(zip(map(_named, specs), entry["trials"], strict=True))
         )
-        chosen = _sampled(known, len(known) if sample is None else sample, run.name)
+        chosen = known if sample is None else _sampled(known, sample)
         computed = _compute_again(study, chosen, len(specs), report)
         margins: dict[tuple[str, str], tuple[float, float]] = {}
         since = " (the library has changed since)" if entry["sources"] != trials.library_digest() else ""
@@ -213,11 +217,26 @@ def _margin_problems(
             yield f"study.json: {study.experiment}, {key[0]}, {key[1]}: computed again, its margin differs"
 
 
-def _sampled(specs: list[TrialSpec], number: int, seed: str) -> list[TrialSpec]:
-    """Some trials, the same for every call, those without the slow printed forms first."""
-    order = random.Random(sha256(seed)).sample(specs, len(specs))
-    slow = lambda spec: any(name.endswith(("printed", "cholesky")) for name in spec.setting.policies)  # noqa: E731
-    return sorted(order, key=slow)[:number]
+def _sampled(specs: list[TrialSpec], number: int) -> list[TrialSpec]:
+    """Some trials that nobody can foretell, spread over the settings: each has one before any has two."""
+    by_setting: dict[str, list[TrialSpec]] = {}
+    for spec in _RANDOM.sample(specs, len(specs)):
+        by_setting.setdefault(spec.setting.name, []).append(spec)
+    turns = itertools.zip_longest(*_RANDOM.sample(list(by_setting.values()), len(by_setting)))
+    return [spec for turn in turns for spec in turn if spec is not None][:number]
+
+
+def what_is_missed(report: Report) -> str:
+    """Say how likely the trials that were computed again are to miss a forgery of a tenth of all trials."""
+    computed, trials = len(report.computed), report.trials
+    if computed == trials:
+        return f"all {trials} trials were computed again"
+    forged = -(-trials // 10)
+    chance = math.comb(trials - forged, computed) / math.comb(trials, computed)
+    return (
+        f"{computed} of {trials} trials were computed again, drawn at random: if {forged} of them were "
+        f"forged, this finds none of them with probability {chance:.2g}"
+    )
 
 
 def _alone(study: Study, spec: TrialSpec, frame: pd.DataFrame) -> Results:

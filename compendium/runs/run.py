@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Run", "execute", "figures_of", "find_runs", "load_run", "problems", "stored"]
 
 PARTIAL, _ASIDE = ".partial-", "-old"
+_REQUESTS_TO_END = ("SIGTERM", "SIGHUP", "SIGQUIT")
 REQUIRED = ("results.parquet", "study.json")
 #: What a notebook must hand over besides; it becomes part of the record.
 HANDED = (*REQUIRED, provenance.ENVIRONMENT)
@@ -100,6 +101,7 @@ def execute(
     orders: Orders | None = None,
     point: Mapping[str, Any] | None = None,
     redraw: bool = False,
+    timeout: float | None = None,
 ) -> Run:
     """Run an experiment, or return the run when it is there already.
 
@@ -120,6 +122,8 @@ def execute(
     redraw : bool
         Execute the notebook as it is now on the tables of the run that is there, and put its outputs and
         figures in the place of that run's. Nothing is computed that a trial computes.
+    timeout : float, optional
+        Seconds after which a cell is stopped and the run has failed; by default none is.
 
     Returns
     -------
@@ -170,7 +174,7 @@ def execute(
     }
     kept = journal.kept(experiment, request.kind, final.name, parameters, orders.plan_only)
     with _removed_when_stopped(partial), kept as note:
-        record = _attempt(chosen, partial, record, orders, note, found if redraw else None)
+        record = _attempt(chosen, partial, record, orders, note, found if redraw else None, timeout)
         # One lock for both: another batch of this run may end now, and pictures have one record.
         with paths.locked(paths.runs_folder()):
             _put_in_place(partial, final)
@@ -303,6 +307,7 @@ def _attempt(
     orders: Orders,
     note: Callable[[Iterable[str]], None],
     drawn_from: Run | None = None,
+    timeout: float | None = None,
 ) -> dict[str, Any]:
     """Execute the notebook in the partial folder and write everything that makes a run complete.
 
@@ -330,7 +335,12 @@ def _attempt(
             show(report)
 
         place = drawn_from.path if drawn_from else experiment.source.parent
-        failure = _execute(notebook, output, record["parameters"], place, receive)
+        options = {
+            "receive": receive,
+            "goes_on": orders.plan_only or orders.shard is not None,
+            "timeout": timeout,
+        }
+        failure = _execute(notebook, output, record["parameters"], place, options)
     if output.is_file():
         executed = nbformat.read(output, as_version=4)  # type: ignore[no-untyped-call]
         failures = check_executed(executed)[:1]
@@ -402,11 +412,15 @@ def _execute(
     output: Path,
     parameters: dict[str, Any],
     folder: Path,
-    receive: Callable[[progress.Report], None],
+    options: Mapping[str, Any],
 ) -> str:
-    """Execute a notebook into a file with papermill; return what stopped it other than a cell's error."""
+    """Execute a notebook into a file with papermill; return what stopped it other than a cell's error.
+
+    The options are those of the engine (see `compendium.runs.engine`).
+    """
     import papermill
     from jupyter_client.kernelspec import NoSuchKernel
+    from nbclient.exceptions import CellTimeoutError
 
     from compendium.runs import engine
 
@@ -423,11 +437,13 @@ def _execute(
             log_output=False,
             cwd=str(folder),
             engine_name=engine.NAME,
-            receive=receive,
+            **options,
         )
     except papermill.PapermillExecutionError as error:  # it is in the notebook
         if error.ename == progress.Stopped.__name__:
             raise progress.Stopped(error.evalue) from None
+    except CellTimeoutError:
+        return f"a cell took longer than {options['timeout']:g} s"
     except (RuntimeError, NoSuchKernel) as error:  # among them nbclient's DeadKernelError
         return str(error)
     return ""
@@ -491,21 +507,24 @@ def abandoned(folder: Path) -> list[Path]:
 
 @contextmanager
 def _removed_when_stopped(partial: Path) -> Iterator[None]:
-    """Turn a request to terminate into an interrupt; remove the partial folder of a batch that is stopped."""
+    """Turn a request to end into an interrupt; remove the partial folder of a batch that is stopped."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, interrupt) if main else None
+    requests = [getattr(signal, name) for name in _REQUESTS_TO_END if main and hasattr(signal, name)]
+    # What is ignored stays so: nohup lets a process ignore that its terminal was closed.
+    heard = [request for request in requests if signal.getsignal(request) != signal.SIG_IGN]
+    before = {request: signal.signal(request, interrupt) for request in heard}
     try:
         yield
     except (KeyboardInterrupt, progress.Stopped):
         shutil.rmtree(partial, ignore_errors=True)
         raise
     finally:
-        if main:
-            signal.signal(signal.SIGTERM, before)
+        for request, handler in before.items():
+            signal.signal(request, handler)
 
 
 def _read_table(path: Path) -> pd.DataFrame:

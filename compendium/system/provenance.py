@@ -155,10 +155,13 @@ def hand_over_environment(folder: Path, computed: Sequence[dict[str, Any]] = ())
     folder : Path
         The run.
     computed : sequence of dict
-        What `computed_on` said where each trial was computed: in workers, on a cluster, or long ago.
-        Those that differ from this process's are written too, each with its number of trials.
+        What `computed_on` said where each trial was computed: in workers, on a cluster, or long ago, and
+        under ``seconds`` how long it took. What differs from this process's is written too, each with its
+        number of trials, and so is the sum of the seconds.
     """
     own = computed_on()
+    seconds = round(sum(one["seconds"] for one in computed), 1)
+    computed = [{key: value for key, value in one.items() if key != "seconds"} for one in computed]
     # Compared as they are read back from a file or a worker.
     texts = Counter(json.dumps(one, sort_keys=True) for one in computed)
     others = [
@@ -167,7 +170,8 @@ def hand_over_environment(folder: Path, computed: Sequence[dict[str, Any]] = ())
         if text != json.dumps(own, sort_keys=True)
     ]
     threads = {name: os.environ.get(name) for name in THREADS}
-    content = json.dumps({**own, "threads": threads, "trials_elsewhere": others}, indent=2)
+    origin = {"threads": threads, "trials_elsewhere": others, "trials_seconds": seconds}
+    content = json.dumps({**own, **origin}, indent=2)
     write_atomically(folder / ENVIRONMENT, content)
 
 

@@ -11,7 +11,8 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
@@ -206,7 +207,9 @@ def test_a_full_disk(serial, tmp_path, monkeypatch):
             write(table, where, **options)
 
         patch.setattr(trials.pq, "write_table", write_half)
-        message = "1 of 5 trials failed; .*\n  one, trial 1: OSError: No space left on device$"
+        message = (
+            "1 of 5 trials failed; .*\n  one, trial 1: OSError: No space left on device: .*trials/.*parquet$"
+        )
         with pytest.raises(TrialsFailedError, match=message):
             obtain("tests", specs, folder, Orders())
     assert stored(folder) == {spec.key for spec in specs if spec.trial != 1}  # the rest went on
@@ -234,6 +237,21 @@ def test_a_disk_that_is_really_full(serial, tmp_path):
         assert tables(obtain("tests", STUDY.specs(), disk / "trials", Orders()), tmp_path / "out") == serial
     finally:
         subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_folder_that_cannot_be_written_is_known_before_anything_is_computed(tmp_path, monkeypatch):
+    monkeypatch.setattr(trials.TrialSpec, "compute", lambda _: pytest.fail("a trial was computed"))
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        obtain("tests", STUDY.specs(), tmp_path / "file" / "trials", Orders())
+
+    def full(path, _):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*trials'"):
+        obtain("tests", STUDY.specs(), tmp_path / "trials", Orders())
+    assert list((tmp_path / "trials").iterdir()) == []
 
 
 _COMPUTE = execution._compute
@@ -507,6 +525,37 @@ def test_killed_at_several_moments_and_started_again(project, whole):
     assert {path: path.read_bytes() for path in before} == before
 
 
+def processes_of(root):
+    """The processes in whose environment this folder is the project."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"MLOGB_ROOT={root}".encode() in (place / "environ").read_bytes().split(b"\0"):
+                found.append(int(place.name))
+    return set(found) - {os.getpid()}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are found in /proc")
+@pytest.mark.parametrize("victim", ["batch", "kernel"])
+def test_nothing_outlives_a_batch_that_is_killed(project, victim):
+    """Kernel, workers and their trackers end when the batch or its kernel is killed, and nothing hangs."""
+    arguments = command("run", "tiny", "--profile", "paper", "--jobs", "2", "-p", "n_rounds=5000000")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    batch = subprocess.Popen(arguments, env=os.environ | {"MLOGB_ROOT": str(project)}, **pipes)
+    wait_until(lambda: len(processes_of(project)) >= 5)  # batch, kernel, two workers and a tracker
+    if victim == "batch":
+        batch.kill()
+    else:
+        parents = {p: int(Path(f"/proc/{p}/stat").read_text().split()[3]) for p in processes_of(project)}
+        [kernel] = [p for p, parent in parents.items() if parent == batch.pid]
+        os.kill(kernel, signal.SIGKILL)
+    out, _ = batch.communicate(timeout=LATEST)  # until the last process has let go of the pipe
+    if victim == "kernel":
+        assert "Kernel died" in out
+    wait_until(lambda: not processes_of(project))
+
+
 def test_two_batches_at_once(project, whole):
     arguments = command("run", "tiny", "--profile", "paper", "--jobs", "2")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -546,6 +595,32 @@ def test_a_plan_leaves_nothing(project, capfd):
     left = [path.name for path in project.rglob("papermill_runs/**/*") if path.is_file()]
     assert left == [".lock"]
     assert journal.batches() == []
+
+
+def add_a_study(project):
+    """Let the notebook have a second study, which needs no result of the first."""
+    text = project / "notebooks" / "tiny.md"
+    other = 'Study(experiment="other", settings=[setting], n_rounds=5, n_trials=3, seed=1).run(n_jobs=1)'
+    text.write_text(f"{text.read_text()}\n```{{code-cell}} ipython3\n{other}\n```\n")
+
+
+def test_a_plan_covers_every_study(project, capfd):
+    add_a_study(project)
+    with pytest.raises(progress.Stopped, match="the plan only"):
+        runs.execute("tiny", "paper", orders=Orders(plan_only=True))
+    said = capfd.readouterr().err
+    assert "tiny: 8 trials, 0 stored\n" in said
+    assert "other: 3 trials, 0 stored\n" in said
+    assert "3 cells need results that are not there yet; a study in them comes later\n" in said
+
+
+def test_a_shard_takes_its_part_of_every_study(project, capfd):
+    """A number of workers that a notebook asks for changes nothing else that the batch asks for."""
+    add_a_study(project)
+    with pytest.raises(progress.Stopped, match="4 of 8 are left to other shards"):
+        runs.execute("tiny", "paper", orders=Orders(shard=(1, 2)))
+    assert "shard 1/2 is done: 2 trials computed, 1 of 3 are left" in capfd.readouterr().err
+    assert len(list(project.glob("papermill_runs/.trials/*.parquet"))) == 6
 
 
 @pytest.mark.slow

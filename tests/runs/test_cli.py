@@ -160,8 +160,9 @@ def test_failing_cell_exits_with_1(mlogb, root):
 
 
 @pytest.mark.slow
-def test_terminated_process(root):
-    """A real process that is told to terminate: no traceback, nothing kept, and it does not hang."""
+@pytest.mark.parametrize("request_to_end", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_terminated_process(root, request_to_end):
+    """A real process that is told to end: no traceback, nothing kept, and it does not hang."""
     make_project(root, STUDY, cell("(run / 'here').touch(); import time; time.sleep(60)"))
     command = [
         sys.executable,
@@ -177,12 +178,32 @@ def test_terminated_process(root):
     while not list(root.glob("papermill_runs/tiny/*/here")):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    os.kill(process.pid, signal.SIGTERM)
+    os.kill(process.pid, request_to_end)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert out == ""
     assert err == "interrupted; finished trials are kept, so the next run goes on from them\n"
     assert list((root / "papermill_runs/tiny").iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        (
+            "while True: pass",
+            ["--timeout", "25"],
+            "a cell took longer than 25 s in the cell: while True: pass",
+        ),
+        ("while True: print('x' * 9999)", [], "the notebook printed more than 20,000,000 characters"),
+    ],
+)
+def test_a_cell_without_end_is_stopped(mlogb, root, source, options, message):
+    make_project(root, STUDY, cell(source))
+    code, _, err = mlogb("run", "tiny", "--profile", "smoke", *options)
+    assert code == 1
+    assert err.startswith(message)
+    assert runs.find_runs() == []
 
 
 def set_grid(root, grid):
@@ -324,7 +345,7 @@ def test_verify(mlogb, root, monkeypatch, tmp_path_factory):
     ]
     assert mlogb("verify", "papermill_runs/tiny/smoke-00000001")[0] == 0
     code, out, _ = mlogb("verify", "--all", "papermill_runs/tiny/smoke-00000001")
-    assert (code, out.splitlines()) == (0, [
+    assert (code, out.splitlines()) == (3, [
         "  sample None", "  its text has changed", "  not checked: needs a package",
         "papermill_runs/tiny/smoke-00000001: verified, but for what was not checked",
     ])  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import jupytext
@@ -110,6 +111,11 @@ def test_unknown_names_list_the_valid_ones():
         resolved("large")
 
 
+#: Ten lists of ten lists of ten lists and so on, in a few words.
+TENFOLD = [f"&{b} [{', '.join([f'*{a}'] * 10)}]" for a, b in pairwise("abcdefghij")]
+BOMB = f"[&a [x], {', '.join(TENFOLD)}]"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -124,6 +130,11 @@ def test_unknown_names_list_the_valid_ones():
         ("tiny:", "../tiny:", r"experiments.../tiny"),
         ("{n_rounds: 3}", "3", r"experiments.tiny.profiles.smoke: Input should be a valid dictionary"),
         ("{n_rounds: 3}", "{n_rounds: 3", r"not valid YAML"),
+        ("{n_rounds: 3}", "[" * 5000, r"not valid YAML: it is nested too deeply"),
+        ("{n_rounds: 3}", BOMB, r"not valid YAML: it stands for more than 100,000 values"),
+        ("{n_rounds: 3}", "&self {n_rounds: *self}", r"it stands for more than 100,000 values"),
+        ("notebook: notebooks/", "notebook: ../", r"tiny.notebook: .* a path inside the project is expected"),
+        ("notebook: notebooks/", "notebook: /", r"tiny.notebook: .* a path inside the project is expected"),
         ("{n_rounds: 3}", "{n_rounds: 3, n_rounds: 4}", r"'n_rounds' is there twice"),
         ("      paper:", "      smoke:", r"'smoke' is there twice"),
         (
@@ -155,6 +166,18 @@ def test_invalid_manifest(tmp_path, old, new, message):
     (tmp_path / "experiments.yml").write_text(MANIFEST.replace(old, new, 1))
     with pytest.raises(UsageError, match=message):
         load_manifest()
+
+
+def test_a_notebook_that_is_no_text_is_named(tmp_path, text):
+    text.write_bytes(text.read_bytes() + b"\xff")
+    with pytest.raises(UsageError, match=r"tiny.md is not text in UTF-8: .* position \d+"):
+        resolved("smoke")
+
+
+@pytest.mark.parametrize("value", ["[" * 5000 + "]" * 5000, BOMB], ids=["deep", "bomb"])
+def test_a_value_that_nobody_meant(value):
+    with pytest.raises(UsageError, match=r"^-p n_rounds=\[.{1,100}: the value is not valid YAML$"):
+        parse_override(f"n_rounds={value}")
 
 
 def test_missing_notebook_is_said_when_it_is_needed(text):

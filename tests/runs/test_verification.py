@@ -11,6 +11,7 @@ import shutil
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib.image
 import nbformat
@@ -24,7 +25,7 @@ from compendium.experiments import trials
 from compendium.report import figures_page
 from compendium.runs import attestation, recomputation, replay, verification
 from compendium.runs import run as runs
-from compendium.runs.verification import verify
+from compendium.runs.verification import Report, verify
 from compendium.system import paths, provenance
 
 FILES = (
@@ -97,6 +98,24 @@ def test_only_tables_that_the_notebook_asks_for_are_drawn_again(run):
     with pytest.raises(paths.FailureError, match="holds no study 'tiny' with these parameters"):
         runs.execute("tiny", "paper", redraw=True)
     assert (run.path / "record.json").read_bytes() == before
+
+
+def test_nobody_can_foretell_which_trials_are_computed_again():
+    specs = [SimpleNamespace(setting=SimpleNamespace(name=n), trial=t) for n in "abc" for t in range(40)]
+    draws = [recomputation._sampled(specs, 3) for _ in range(20)]
+    assert all({spec.setting.name for spec in draw} == {"a", "b", "c"} for draw in draws)
+    assert len({spec.trial for draw in draws for spec in draw}) > 20
+    assert len(recomputation._sampled(specs, 500)) == 120
+
+
+@pytest.mark.parametrize(("computed", "chance"), [(1, "0.9"), (10, "0.33"), (22, "0.076")])
+def test_what_a_sample_can_miss_is_said(computed, chance):
+    report = Report(computed=["x"] * computed, trials=100)
+    assert recomputation.what_is_missed(report) == (
+        f"{computed} of 100 trials were computed again, drawn at random: if 10 of them were forged, this "
+        f"finds none of them with probability {chance}"
+    )
+    assert "all 3 trials" in recomputation.what_is_missed(Report(computed=["x"] * 3, trials=3))
 
 
 @pytest.mark.slow
@@ -374,16 +393,20 @@ def test_what_reproduced_a_run_is_written_beside_it(run, monkeypatch):
     day = datetime.now(UTC).date().isoformat()
     assert re.fullmatch(rf"c.+ reproduced 1 of 8 trials (exactly|up to 1e-09) on {day}", attested(1))
     assert re.fullmatch(rf"c.+ reproduced 8 of 8 trials (exactly|up to 1e-09) on {day}", attested(None))
-    attested(None)  # takes the place of the one before
-    first, second = attestation.read(run.path)
-    assert (len(first["computed"]), second["computed"], second["trials"]) == (1, "all", 8)
+    assert "reproduced 8 of 8" in attested(1)  # what the same code reproduced before is still so
+    [second] = attestation.read(run.path)
+    assert (second["computed"], second["trials"]) == ("all", 8)
     assert second["tolerances"]["results"] == 0.0
     assert second["tolerances"]["final"] in (0.0, 1e-9)
     assert (second["code_digest"], second["not_checked"]) == (provenance.code_digest(), [])
     assert second["computed_on"]["blas"] == provenance.blas_pools()
     monkeypatch.setattr(provenance, "code_digest", lambda: "another")
     assert "reproduced 1 of 8" in attested(1)
-    assert len(attestation.read(run.path)) == 3
+    assert {len(one["computed"]) for one in attestation.read(run.path)} == {1, len("all")}
+    for _ in range(20):  # one trial a time, drawn at random
+        attested(1)
+    assert len(attestation.read(run.path)[-1]["computed"]) > 1
+    assert len(attestation.read(run.path)) == 2
     assert {path: path.read_bytes() for path in before} == before
     assert verify(run, 0) == []
     with pytest.raises(paths.UsageError, match="no trial was computed again"):

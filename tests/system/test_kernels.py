@@ -121,10 +121,12 @@ def test_trials_computed_elsewhere_are_in_the_record(both, tmp_path, monkeypatch
     spec = study.specs()[0]
     frame = spec.compute()
     frame.attrs["computed_on"]["numpy"] = "0.1"
+    frame.attrs["seconds"] = 1000.0
     trials.store(spec, frame, tmp_path)
     save(tmp_path, study.run(n_jobs=2, folder=tmp_path))
     handed = json.loads((tmp_path / provenance.ENVIRONMENT).read_text())
     assert [(one["numpy"], one["trials"]) for one in handed["trials_elsewhere"]] == [("0.1", 1)]
+    assert 1000.0 < handed["trials_seconds"] < 1100.0
     assert handed["numpy"] == provenance.computed_on()["numpy"] != "0.1"
 
 
