@@ -14,7 +14,7 @@ export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test test-all test-kernels test-browser test-very-slow mutants claims data book explorer bench lint notebooks readme lab lock clean
+.PHONY: help setup reproduce test test-all test-kernels test-browser test-very-slow mutants mutants-claims claims data book explorer bench lint notebooks readme lab lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,6 +62,9 @@ test-very-slow: $(STAMP)  ## 3,000 rounds against the literal algorithm at the l
 
 mutants: $(STAMP)  ## put deliberate faults into the library, one at a time; a test must notice each
 	$(BIN)/python tests/mutation.py --jobs $(JOBS)
+
+mutants-claims: $(STAMP)  ## put a fault behind every claim; its notebook's evidence must notice (NOTEBOOK=02 for one; resumes)
+	$(BIN)/python tests/mutation.py --claims --jobs $(JOBS) $(if $(NOTEBOOK),--notebook $(NOTEBOOK))
 
 claims: $(STAMP)  ## write the page of the registry of claims and its graph from the evidence
 	$(BIN)/mlogb claims --write

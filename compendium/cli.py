@@ -356,7 +356,8 @@ def claims(
     label: Annotated[str | None, typer.Option(help="Claims of this label of the paper.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Everything on record, as JSON.")] = False,
     write: Annotated[
-        bool, typer.Option("--write", help="Write the page of the registry and its graph.")
+        bool,
+        typer.Option("--write", help="Write the page of the registry, its graph and all panels."),
     ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Only say whether registry, evidence, errata and page agree.")
@@ -369,14 +370,13 @@ def claims(
     registry = load_registry()
     chosen = registry.select(status, notebook, label)
     if check or write:
-        if found := problems(registry):
-            raise FailureError("\n".join(found))
-        if check:
-            claims_page.check(registry)
-            print("registry, evidence, errata and page agree")
-        else:
+        if write:
             for path in claims_page.write(registry):
                 print(_relative(path))
+        if found := problems(registry):
+            raise FailureError("\n".join(found))
+        claims_page.check(registry)
+        print("registry, evidence, errata, panels and page agree")
     elif as_json:
         print(json.dumps(registry.rows(chosen), indent=2, ensure_ascii=False))
     else:
@@ -405,16 +405,21 @@ def readme(
 
 def _print_claims(registry: Registry, chosen: Sequence[Claim]) -> None:
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
+    from rich.padding import Padding
+    from rich.text import Text
 
-    table = Table("claim", "where", "statement", "status", "notebook", show_lines=True)
+    from compendium.claims.formulas import plain
+
+    console = Console()
     for claim in chosen:
-        place = registry.place(claim)
-        statement = claim.statement + (f"\nholds: {claim.corrected}" if claim.corrected else "")
-        cells = (claim.id, place, statement, registry.verdict(claim), claim.notebook or claim.reason or "")
-        table.add_row(*(escape(cell) for cell in cells))
-    Console().print(table)
+        heading = f"{claim.id}  {registry.verdict(claim)}  ({registry.place(claim)})"
+        lines = [plain(claim.statement)]
+        lines += [f"Instead: {plain(claim.instead)}"] if claim.instead else []
+        lines += [f"Not checked: {claim.reason}"] if claim.reason else []
+        lines += [f"See {claim.notebook}"] if claim.notebook else []
+        console.print(Text(heading, style="bold"))
+        for line in lines:
+            console.print(Padding(Text(line), (0, 0, 0, 6)))
     print(f"{len(chosen)} of {len(registry.claims)} entries")
 
 

@@ -1,15 +1,23 @@
-"""Mutation study: deliberate faults in `mlogb_core`, one at a time, which the fast tests must notice.
+"""Mutation study: deliberate faults in the library, one at a time, which must be noticed.
 
 Each fault of ``mutants.yml`` replaces a piece of text that occurs exactly once. It is applied to a
 copy of the project, and the tests of the library run there until the first failure. The table of
 what noticed each fault is written to ``mutants.md``. A survivor is a missing test; the exit code is
 then 1.
 
+With ``--claims`` the faults are those of ``claim_mutants.yml``, each behind one claim or several, and
+the judge is the evidence of these claims: the code of their notebooks runs in the copy. A claim whose
+evidence survives is not verified. Its table, ``claim_mutants.md``, is written after each fault, and a
+row is kept while the faulty file and the code of the notebooks stay what they were.
+
     python tests/mutation.py [--jobs 2] [--only sign-of-the-gradient]
+    python tests/mutation.py --claims [--jobs 2] [--notebook 02] [--only shrink-adds] [--again]
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import shutil
@@ -24,11 +32,13 @@ import yaml
 from joblib import Parallel, delayed
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from compendium.claims.registry import Registry, load_registry
 from compendium.system.paths import write_atomically
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 TABLE = HERE / "mutants.md"
+CLAIM_TABLE = HERE / "claim_mutants.md"
 COPIED = ("mlogb_core", "compendium", "tests", "conftest.py", "pyproject.toml", "experiments.yml")
 NO_TESTS = 5  # pytest's exit code
 LIMIT = 900.0  # a fault can make a loop endless
@@ -61,6 +71,16 @@ class Mutant(BaseModel):
         return text.replace(self.find, self.replace)
 
 
+class ClaimMutant(Mutant):
+    """A fault behind claims, whose evidence must notice it; or why no function is behind them."""
+
+    claims: list[str]
+    file: str = ""
+    find: str = ""
+    replace: str = ""
+    without: str = ""
+
+
 class Outcome(NamedTuple):
     """What became of a mutant: killed, survived or an error of the run, and by which test."""
 
@@ -71,6 +91,11 @@ class Outcome(NamedTuple):
 def load_mutants(path: Path = HERE / "mutants.yml") -> list[Mutant]:
     """Read the list of faults."""
     return TypeAdapter(list[Mutant]).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+def load_claim_mutants(path: Path = HERE / "claim_mutants.yml") -> list[ClaimMutant]:
+    """Read the list of the faults behind claims."""
+    return TypeAdapter(list[ClaimMutant]).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
 def suite() -> list[str]:
@@ -86,18 +111,21 @@ def suite() -> list[str]:
 def run(mutant: Mutant | None) -> Outcome:
     """Run the tests on a copy of the project with the fault, or without one."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
-        copy = Path(folder)
-        for name in COPIED:
-            source = ROOT / name
-            if source.is_dir():
-                shutil.copytree(
-                    source, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.nbi", "*.nbc")
-                )
-            else:
-                shutil.copy2(source, copy / name)
-        if mutant is not None:
-            (copy / mutant.file).write_text(mutant.apply(ROOT), encoding="utf-8")
-        return _judge(copy)
+        return _judge(_copied(Path(folder), mutant))
+
+
+def _copied(copy: Path, mutant: Mutant | None, more: tuple[str, ...] = ()) -> Path:
+    """Fill a folder with what is run, with a fault in it or without one."""
+    unneeded = shutil.ignore_patterns("__pycache__", "*.nbi", "*.nbc", "*.ipynb")
+    for name in (*COPIED, *more):
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, copy / name, ignore=unneeded)
+        else:
+            shutil.copy2(source, copy / name)
+    if mutant is not None:
+        (copy / mutant.file).write_text(mutant.apply(ROOT), encoding="utf-8")
+    return copy
 
 
 def _judge(copy: Path) -> Outcome:
@@ -107,7 +135,6 @@ def _judge(copy: Path) -> Outcome:
 
 
 def _ask(copy: Path, markers: str, none_is_fine: bool = False) -> Outcome:
-    own = {"PYTHONPATH": str(copy), "MLOGB_ROOT": str(copy), "HYPOTHESIS_STORAGE_DIRECTORY": str(copy)}
     options = [
         "-x",
         "-q",
@@ -120,7 +147,7 @@ def _ask(copy: Path, markers: str, none_is_fine: bool = False) -> Outcome:
     command = [sys.executable, "-m", "pytest", *options, *suite()]
     try:
         done = subprocess.run(
-            command, cwd=copy, env=os.environ | own, capture_output=True, text=True, timeout=LIMIT
+            command, cwd=copy, env=_environment(copy), capture_output=True, text=True, timeout=LIMIT
         )
     except subprocess.TimeoutExpired:
         return Outcome("killed", "the time limit")
@@ -130,6 +157,11 @@ def _ask(copy: Path, markers: str, none_is_fine: bool = False) -> Outcome:
     if done.returncode in (1, 2) and failed:
         return Outcome("killed", failed[1].removeprefix("tests/"))
     return Outcome("error", done.stdout[-2000:] + done.stderr[-2000:])
+
+
+def _environment(copy: Path) -> dict[str, str]:
+    own = {"PYTHONPATH": str(copy), "MLOGB_ROOT": str(copy), "HYPOTHESIS_STORAGE_DIRECTORY": str(copy)}
+    return os.environ | own
 
 
 def table(results: list[tuple[Mutant, Outcome]]) -> str:
@@ -154,11 +186,132 @@ def table(results: list[tuple[Mutant, Outcome]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def ask_evidence(mutant: ClaimMutant | None, notebooks: dict[str, list[str]]) -> dict[str, str]:
+    """What the evidence of each claim said to a fault, or to none; a claim that noticed nothing is left out.
+
+    Parameters
+    ----------
+    mutant : ClaimMutant, optional
+        The fault.
+    notebooks : mapping
+        By the name of a notebook, the claims whose evidence is asked there.
+    """
+    found = {}
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        copy = _copied(Path(folder), mutant, ("notebooks", "claims.yml"))
+        for name, claims in notebooks.items():
+            command = [sys.executable, "tests/claim_evidence.py", f"notebooks/{name}.md", *claims]
+            try:
+                done = subprocess.run(
+                    command, cwd=copy, env=_environment(copy), capture_output=True, text=True, timeout=LIMIT
+                )
+            except subprocess.TimeoutExpired:
+                found |= dict.fromkeys(claims, "the time limit")
+                continue
+            if done.returncode != 0:
+                found |= dict.fromkeys(claims, f"no run: {done.stderr.strip().splitlines()[-1:]}")
+                continue
+            found |= json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def notebooks_of(mutant: ClaimMutant, registry: Registry) -> dict[str, list[str]]:
+    """By the name of a notebook, the claims of a fault that are checked there."""
+    found: dict[str, list[str]] = {}
+    for name in mutant.claims:
+        found.setdefault((registry.by_id[name].notebook or "").partition("#")[0], []).append(name)
+    return found
+
+
+def digest(mutant: ClaimMutant, notebooks: dict[str, list[str]]) -> str:
+    """What a row of the table is about: the faulty file and the code of the notebooks, in eight digits."""
+    parts = [mutant.apply(ROOT), *sorted(mutant.claims)]
+    for name in notebooks:
+        text = (ROOT / "notebooks" / f"{name}.md").read_text(encoding="utf-8")
+        parts += re.findall(r"^```{code-cell}.*?^```", text, re.DOTALL | re.MULTILINE)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:8]
+
+
+def claim_table(rows: dict[str, str], mutants: list[ClaimMutant]) -> str:
+    """The table of the faults behind claims, Markdown: the rows that there are, in the order of the list."""
+    asked = [mutant for mutant in mutants if not mutant.without]
+    there = [rows[mutant.name] for mutant in asked if mutant.name in rows]
+    survived = sum("| survived |" in row for row in there)
+    lines = [
+        "# Faults behind the claims",
+        "",
+        "Made by `make mutants-claims`: each fault is put into a copy of the library, and the code of the",
+        "notebooks that check the claims runs there. A claim has noticed it if its own evidence fails. The",
+        "faults are in `claim_mutants.yml`; the digest is of the faulty file and the notebooks' code.",
+        "",
+        f"{len(there)} of {len(asked)} faults were tried, {survived} of them survived.",
+        "",
+        "| fault | behind | result | what said so first | digest |",
+        "|---|---|---|---|---|",
+        *there,
+        "",
+        "No function of the library is behind these claims:",
+        "",
+        *(f"- {', '.join(mutant.claims)}: {mutant.without}" for mutant in mutants if mutant.without),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def claim_row(mutant: ClaimMutant, found: dict[str, str], key: str) -> str:
+    """A row of the table; the fault survived if a claim behind which it is did not notice it."""
+    silent = [claim for claim in mutant.claims if claim not in found]
+    said = "; ".join(f"{claim}: {found[claim]}" for claim in mutant.claims if claim in found)
+    said = f"not noticed: {', '.join(silent)}; {said}".rstrip("; ") if silent else said
+    cells = [f"`{mutant.name}`: {mutant.fault}", ", ".join(mutant.claims)]
+    cells += ["survived" if silent else "noticed", " ".join(said.split())[:300]]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + f" | {key} |"
+
+
+def _kept_rows(mutants: list[ClaimMutant]) -> dict[str, str]:
+    text = CLAIM_TABLE.read_text(encoding="utf-8") if CLAIM_TABLE.is_file() else ""
+    rows = {found[1]: found[0] for found in re.finditer(r"^\| `([\w-]+)`: .*$", text, re.MULTILINE)}
+    return {mutant.name: rows[mutant.name] for mutant in mutants if mutant.name in rows}
+
+
+def _study_of_claims(jobs: int, only: list[str] | None, notebook: str, again: bool) -> bool:
+    """Try the faults behind the claims and write the table as rows come; return whether one survived."""
+    registry, mutants = load_registry(ROOT), load_claim_mutants()
+    rows, work = _kept_rows(mutants), {}
+    for mutant in mutants:
+        if mutant.without:
+            continue
+        asked = notebooks_of(mutant, registry)
+        key = digest(mutant, asked)
+        chosen = (not only or mutant.name in only) and any(name.startswith(notebook) for name in asked)
+        if chosen and (again or not rows.get(mutant.name, "").endswith(f"| {key} |")):
+            work[mutant.name] = mutant, asked, key
+    sound: dict[str, list[str]] = {}
+    for _, asked, _ in work.values():
+        for name, claims in asked.items():
+            sound.setdefault(name, []).extend(claims)
+    pool = Parallel(n_jobs=jobs, return_as="generator")
+    sounds = pool(delayed(ask_evidence)(None, {name: asked}) for name, asked in sound.items())
+    for name, found in zip(sound, sounds, strict=True):
+        if found:
+            raise SystemExit(f"{name} fails without any fault: {found}")
+    results = pool(delayed(ask_evidence)(mutant, asked) for mutant, asked, _ in work.values())
+    for (mutant, _, key), found in zip(work.values(), results, strict=True):
+        rows[mutant.name] = claim_row(mutant, found, key)
+        print(rows[mutant.name], flush=True)
+        write_atomically(CLAIM_TABLE, claim_table(rows, mutants))
+    return any("| survived |" in rows[name] for name in work)
+
+
 def main(
     jobs: Annotated[int, typer.Option(min=1, help="Copies that are tested at once.")] = 2,
     only: Annotated[list[str] | None, typer.Option(help="Names of faults; no table is written.")] = None,
+    claims: Annotated[bool, typer.Option("--claims", help="The faults behind the claims.")] = False,
+    notebook: Annotated[str, typer.Option(help="Claims of this notebook alone, such as 02.")] = "",
+    again: Annotated[bool, typer.Option("--again", help="Also those whose row is up to date.")] = False,
 ) -> None:
-    """Apply every fault in turn and write which test noticed it."""
+    """Apply every fault in turn and write what noticed it."""
+    if claims:
+        raise typer.Exit(int(_study_of_claims(jobs, only, notebook, again)))
     mutants = [mutant for mutant in load_mutants() if not only or mutant.name in only]
     if not mutants:
         raise typer.BadParameter(f"no such fault; there are {', '.join(m.name for m in load_mutants())}")

@@ -1,15 +1,17 @@
-/* The page of the claims: search, filter and sort the table; follow the dependencies in the graph.
+/* The page of the claims: search, filter and sort the table and the evidence; follow the dependencies in the graph.
    The page is complete without this script. It asks nothing of any host, and works from file://. */
 (() => {
   "use strict";
 
-  const COLUMNS = ["claim", "where", "kind", "statement", "status", "checked in"];
+  const COLUMNS = ["claim", "where", "kind", "statement", "status", "holds instead", "checked in"];
   const STATUSES = ["verified", "corrected", "refuted", "not checked"];
 
   document.addEventListener("DOMContentLoaded", () => {
     const table = [...document.querySelectorAll("table")].find(isTableOfClaims);
     const graph = document.querySelector(".claims-graph svg");
     if (table) addFilter(table, [...table.tBodies[0].rows].map(described), graph);
+    addEventListener("hashchange", showTarget);
+    showTarget();
     if (graph) followDependencies(graph);
   });
 
@@ -23,12 +25,13 @@
     const [claim, where, kind, , status] = [...row.cells].map((cell) => cell.textContent.trim());
     const section = document.getElementById(claim.toLowerCase());
     const known = {
-      row, place, claim, kind,
+      row, place, claim, kind, section,
       status: STATUSES.find((name) => status.slice(2).startsWith(name)),
       part: where.split(", ").pop(),
       text: `${row.textContent} ${section ? section.textContent : ""}`.toLowerCase(),
     };
     row.dataset.status = known.status;
+    [...row.cells].forEach((cell, column) => { if (cell.textContent.trim()) cell.dataset.title = COLUMNS[column]; });
     return known;
   }
 
@@ -70,6 +73,7 @@
           && (!part.value || known.part === part.value)
           && words.every((word) => known.text.includes(word));
         known.row.hidden = !fits;
+        if (known.section) known.section.hidden = !fits;
         if (graph) dim(graph, known.claim, !fits);
         return fits;
       });
@@ -82,6 +86,14 @@
     filter.addEventListener("submit", (event) => event.preventDefault());
     addSorting(table, rows);
     apply();
+  }
+
+  /* A link to a claim whose section the filter has folded away shows it all the same. */
+  function showTarget() {
+    const target = document.getElementById(location.hash.slice(1));
+    if (!target || !target.hidden) return;
+    target.hidden = false;
+    target.scrollIntoView();
   }
 
   function fill(select, values) {

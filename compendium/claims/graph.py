@@ -13,9 +13,10 @@ from xml.sax.saxutils import escape, quoteattr
 
 import networkx as nx
 
+from compendium.claims.formulas import plain
 from compendium.claims.registry import CORRECTED, NOT_CHECKED, REFUTED, VERIFIED, Claim, Registry
 
-BOX, ROW, COLUMN, MARGIN, LEGEND = (66.0, 25.0), 35.0, 114.0, 8.0, 34.0
+BOX, ROW, COLUMN, MARGIN, LEGEND = (62.0, 25.0), 33.0, 92.0, 8.0, 34.0
 
 
 class Look(NamedTuple):
@@ -88,8 +89,8 @@ def _arrow(used: str, user: str, places: Mapping[str, tuple[float, float]]) -> s
 
 def described(registry: Registry, claim: Claim) -> str:
     """A claim in a line: its identifier, what became of it, what it states and what holds instead."""
-    instead = f". Holds instead: {claim.corrected}" if claim.corrected else ""
-    return f"{claim.id}, {registry.verdict(claim)}: {claim.statement}{instead}"
+    instead = f". Holds instead: {plain(claim.instead)}" if claim.instead else ""
+    return f"{claim.id}, {registry.verdict(claim)}: {plain(claim.statement)}{instead}"
 
 
 def _box(registry: Registry, claim: Claim, x: float, y: float) -> str:

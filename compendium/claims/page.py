@@ -1,10 +1,16 @@
-"""The registry as people read it: a page with one table and the evidence, and a graph of what uses what."""
+"""The registry as people read it: a page with one table and the evidence, and a graph of what uses what.
+
+The same files hold the panels: each derivation opens with a table of its claims, between two comments.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from compendium.claims.formulas import outside_formulas
 from compendium.claims.graph import LOOKS, graph
 from compendium.claims.registry import RESULTS, STATUSES, Claim, Registry, errata, slug
 from compendium.system import paths
@@ -12,21 +18,24 @@ from compendium.system.paths import FailureError
 
 PAGE, GRAPH = "book/claims.md", "book/claims_graph.svg"
 
+_PANEL = re.compile(r"(?<=<!-- panel: begin -->\n).*?(?=<!-- panel: end -->)", re.DOTALL)
+
 _PAGE = """\
 # The claims and what became of them
 
 Made by `mlogb claims --write` from `claims.yml` and from what the executed notebooks print; nothing
-here is typed in. Numbers C are claims of the paper with its labels, R are results of this project.
-[The errata](../ERRATA.md) have the counterexamples and the corrected statements in full. Below the table are
-[a graph of what depends on what](#what-depends-on-what) and [the evidence](#the-evidence) of each.
+here is typed in. Numbers C are claims of the paper with its labels, R are results of this project. Beside
+a statement that does not hold as printed stands what holds instead; [the errata](../ERRATA.md) have its
+counterexample. Below the table are [a graph of what depends on what](#what-depends-on-what) and
+[the evidence](#the-evidence) of each.
 
 {counts}
 
 An inequality is *attained to 99.9 %* where the search came that close to its bound, and holds *with
 a margin of 40 %* where the largest value found was 60 % of the bound.
 
-| claim | where | kind | statement | status | checked in |
-|---|---|---|---|---|---|
+| claim | where | kind | statement | status | holds instead | checked in |
+|---|---|---|---|---|---|---|
 {table}
 
 ## What depends on what
@@ -45,37 +54,65 @@ leads to the claim's section.
 
 
 def write(registry: Registry, root: Path | None = None) -> list[Path]:
-    """Write the page and the graph; return their paths."""
+    """Write the page, the graph and the panels that differ from what is there; return their paths."""
     root = root or paths.project_root()
-    written = []
-    for name, content in _contents(registry, root).items():
+    stale = _stale(registry, root)
+    for name, content in stale.items():
         paths.write_atomically(root / name, content)
-        written.append(root / name)
-    return written
+    return [root / name for name in stale]
 
 
 def check(registry: Registry, root: Path | None = None) -> None:
-    """Raise if the page or the graph is not what the evidence of the notebooks gives.
+    """Raise if the page, the graph or a panel is not what registry and evidence give.
 
     Raises
     ------
     FailureError
         Names the files; `mlogb claims --write` makes them.
     """
-    root = root or paths.project_root()
-    stale = [
-        name
-        for name, content in _contents(registry, root).items()
-        if not (root / name).is_file() or (root / name).read_bytes() != content.encode()
-    ]
+    stale = _stale(registry, root or paths.project_root())
     if stale:
         raise FailureError(
             f"{', '.join(stale)}: not what the evidence gives; `mlogb claims --write` makes it"
         )
 
 
-def _contents(registry: Registry, root: Path) -> dict[str, str]:
-    return {PAGE: page(registry, root), GRAPH: graph(registry)}
+def _stale(registry: Registry, root: Path) -> dict[str, str]:
+    """What the files that are not up to date should hold, by their names."""
+    contents = {PAGE: page(registry, root), GRAPH: graph(registry)} | dict(_with_panels(registry, root))
+    return {
+        name: content
+        for name, content in contents.items()
+        if not (root / name).is_file() or (root / name).read_bytes() != content.encode()
+    }
+
+
+def _with_panels(registry: Registry, root: Path) -> Iterator[tuple[str, str]]:
+    """The texts of the derivations and the notebooks paired with them, with their panels filled."""
+    for text in sorted((root / "notebooks").glob("*.md")):
+        source, table = text.read_text(encoding="utf-8"), panel(registry, text.stem)
+        if not _PANEL.search(source):
+            continue
+        yield text.relative_to(root).as_posix(), _PANEL.sub(lambda _: table, source)  # noqa: B023
+        pair = text.with_suffix(".ipynb")
+        notebook = json.loads(pair.read_text(encoding="utf-8"))
+        for cell in notebook["cells"]:
+            filled = _PANEL.sub(lambda _: table, "".join(cell["source"]))  # noqa: B023
+            if cell["cell_type"] == "markdown":
+                cell["source"] = filled.splitlines(keepends=True)
+        yield pair.relative_to(root).as_posix(), json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+
+
+def panel(registry: Registry, notebook: str) -> str:
+    """The table that opens a derivation: its claims, what became of each, and what holds instead."""
+    claims = [claim for claim in registry.claims if (claim.notebook or "").partition("#")[0] == notebook]
+    titles = ["claim", "as stated", "verdict"]
+    rows = [[_claim_link(claim, "../"), claim.statement, _verdict(registry, claim)] for claim in claims]
+    if any(claim.instead for claim in claims):
+        titles.append("holds instead")
+        rows = [[*row, claim.instead or ""] for row, claim in zip(rows, claims, strict=True)]
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "\n" + "\n".join(_row(cells) for cells in lines) + "\n\n"
 
 
 def page(registry: Registry, root: Path | None = None) -> str:
@@ -99,15 +136,25 @@ def counts(registry: Registry) -> str:
 
 
 def _table_row(registry: Registry, claim: Claim) -> str:
-    cells = [
-        f"[{claim.id}](#{claim.id.lower()})",
-        registry.place(claim),
-        claim.kind,
-        claim.statement,
-        f"{LOOKS[registry.status(claim)].mark} {registry.verdict(claim)}",
-        _notebook_link(claim) if registry.evidence(claim) else "",
-    ]
+    return _row(
+        [
+            _claim_link(claim),
+            registry.place(claim),
+            claim.kind,
+            claim.statement,
+            _verdict(registry, claim),
+            claim.instead or "",
+            _notebook_link(claim) if registry.evidence(claim) else "",
+        ]
+    )
+
+
+def _row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(_escaped(cell) for cell in cells) + " |"
+
+
+def _verdict(registry: Registry, claim: Claim) -> str:
+    return f"{LOOKS[registry.status(claim)].mark} {registry.verdict(claim)}"
 
 
 def _section(registry: Registry, claim: Claim, errata: Mapping[str, str]) -> str:
@@ -116,8 +163,8 @@ def _section(registry: Registry, claim: Claim, errata: Mapping[str, str]) -> str
         "Where": registry.place(claim) + label,
         "Kind": claim.kind,
         "Assumes": "; ".join(claim.assumptions),
-        "Status": f"{LOOKS[registry.status(claim)].mark} {registry.verdict(claim)}",
-        "Holds instead": claim.corrected or "",
+        "Status": _verdict(registry, claim),
+        "Holds instead": claim.instead or "",
         "Not checked because": claim.reason or "",
         "Uses": _claim_links(claim.depends_on),
         "Used by": _claim_links(other.id for other in registry.claims if claim.id in other.depends_on),
@@ -126,11 +173,16 @@ def _section(registry: Registry, claim: Claim, errata: Mapping[str, str]) -> str
         "Tests": ", ".join(f"`{test}`" for test in claim.tests),
     }
     lines = [f"### {claim.id}", "", _escaped(claim.statement), ""]
-    lines += [f"- {name}: {text}" for name, text in facts.items() if text]
+    lines += [f"- {name}: {_escaped(text)}" for name, text in facts.items() if text]
     if found := registry.evidence(claim):
         said = [f"{f.line.verdict}: {f.line.statement}: {f.line.figure}" for f in found]
         lines += ["", "```text", *said, "```"]
     return "\n".join([*lines, ""])
+
+
+def _claim_link(claim: Claim, folder: str = "") -> str:
+    page = f"{folder}{PAGE}" if folder else ""
+    return f"[{claim.id}]({page}#{claim.id.lower()})"
 
 
 def _claim_links(names: Iterable[str]) -> str:
@@ -153,6 +205,6 @@ def _notebook_link(claim: Claim) -> str:
 
 def _escaped(text: str) -> str:
     """Text for a table cell: a bar would end the cell, and stars or underscores would be emphasis."""
-    for character in ("|", "*", "_", "<", ">"):
-        text = text.replace(character, f"\\{character}") if "](" not in text else text
-    return text
+    if "](" in text or "`" in text:
+        return text
+    return outside_formulas(text, lambda prose: re.sub(r"[|*_<>]", r"\\\g<0>", prose))

@@ -20,6 +20,7 @@ import networkx as nx
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from compendium.claims import formulas
 from compendium.claims.evidence import CLAIM, Line, recorded
 from compendium.system import paths
 from compendium.system.paths import UsageError
@@ -45,7 +46,7 @@ class Claim(BaseModel):
     label : str, optional
         Where in the paper; a result of this project has none.
     statement : str
-        As printed, in one line.
+        As printed: prose with formulas between dollars.
     assumptions : list of str
         What it needs.
     kind : str
@@ -56,8 +57,10 @@ class Claim(BaseModel):
         Test functions that bear on it, as ``tests/file.py::function``.
     depends_on : list of str
         Claims that its proof uses.
+    instead : str, optional
+        What holds instead, where the printed statement does not.
     corrected : str, optional
-        The statement that holds instead, where the printed one does not.
+        The same in a form that is not typeset; `instead` takes its place.
     reason : str, optional
         Why it is not checked.
     """
@@ -72,6 +75,7 @@ class Claim(BaseModel):
     notebook: Text | None = None
     tests: list[Text] = []
     depends_on: list[Identifier] = []
+    instead: Text | None = None
     corrected: Text | None = None
     reason: Text | None = None
 
@@ -194,7 +198,7 @@ class Registry:
                 "kind": claim.kind,
                 "status": self.status(claim),
                 "verdict": self.verdict(claim),
-                "corrected": claim.corrected,
+                "instead": claim.instead or claim.corrected,
                 "reason": claim.reason,
                 "notebook": claim.notebook,
                 "tests": claim.tests,
@@ -268,11 +272,13 @@ def _problems_of(registry: Registry, claim: Claim, root: Path) -> Iterable[str]:
         yield f"{claim.id}: no evidence, and no reason why it is not checked"
     if claim.reason is not None and status != NOT_CHECKED:
         yield f"{claim.id}: a reason why it is not checked, but there is evidence"
-    experiment = claim.kind == "experiment"  # what holds instead is on the page of the results
-    if (claim.corrected is None) == (status == CORRECTED) and not experiment:
-        yield f"{claim.id}: {status}, " + (
-            "but no corrected statement" if status == CORRECTED else "but corrected"
+    experiment = claim.kind == "experiment"
+    if (claim.instead is None) == (status in (CORRECTED, REFUTED)):
+        yield f"{claim.id}: {status}, but the entry " + (
+            "does not say what holds instead" if claim.instead is None else "says that something else holds"
         )
+    for text in (claim.statement, claim.instead or "", *claim.assumptions):
+        yield from (f"{claim.id}: {problem}: {text[:60]}" for problem in formulas.problems(text))
     if registry.evidence(claim, "holds") and not registry.evidence(claim, "caught") and not experiment:
         yield f"{claim.id}: no wrong variant was caught, so nothing shows that the check can fail"
     yield from (

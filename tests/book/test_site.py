@@ -153,6 +153,9 @@ def test_the_table_of_the_claims_filters(site, browser):
         assert shown.count() == corrected
         assert count.inner_text() == f"{corrected} of {number} claims"
         assert shown.evaluate_all("rows => rows.every(row => row.dataset.status === 'corrected')")
+        assert page.locator("#the-evidence > section:not([hidden])").count() == corrected
+        page.locator("#c1").evaluate("section => { location.hash = section.id; }")
+        page.locator("#c1").wait_for(state="visible")
         page.locator("#claims-search").fill("newton")
         both = shown.count()
         assert 0 < both < corrected

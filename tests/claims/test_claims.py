@@ -30,13 +30,14 @@ LINES = (
     Line("C4", "refuted", "printed form", "2 where 1 is claimed"),
 )
 ENTRIES = [
-    {"id": "C1", "label": "lem:a", "statement": "1 = 1", "kind": "identity", "notebook": "01_a#the-check",
+    {"id": "C1", "label": "lem:a", "statement": "$1 = 1$", "kind": "identity", "notebook": "01_a#the-check",
      "tests": ["tests/test_a.py::test_one"]},
-    {"id": "C2", "label": "lem:a", "statement": "a <= b_c", "kind": "inequality",
+    {"id": "C2", "label": "lem:a", "statement": r"$a \le b_c$ for all* $a$", "kind": "inequality",
      "notebook": "01_a#the-check", "depends_on": ["C1"]},
-    {"id": "C3", "label": "lem:b", "statement": "a <= c", "kind": "inequality", "notebook": "01_a#the-check",
-     "corrected": "a <= 2c", "depends_on": ["C2"]},
-    {"id": "C4", "label": "lem:b", "statement": "a <= d", "kind": "inequality", "notebook": "01_a#the-check"},
+    {"id": "C3", "label": "lem:b", "statement": r"$a \le c$", "kind": "inequality",
+     "notebook": "01_a#the-check", "instead": r"$a \le \frac12c$", "depends_on": ["C2"]},
+    {"id": "C4", "label": "lem:b", "statement": r"$a \le d$", "kind": "inequality",
+     "notebook": "01_a#the-check", "instead": "nothing of this kind"},
     {"id": "C5", "label": "lem:b", "statement": "fast", "kind": "experiment", "reason": "no data"},
 ]  # fmt: skip
 
@@ -99,8 +100,12 @@ def test_attained_bounds_are_named(tmp_path):
         (changed(1, notebook="01_a#not-a-heading"), LINES, "34", "C1: 01_a has no section #not-a-heading"),
         (changed(1, notebook=None), LINES, "34", "C1: evidence, but no notebook"),
         (changed(1, reason="too hard"), LINES, "34", "C1: a reason why it is not checked"),
-        (changed(1, corrected="1 = 2"), LINES, "34", "C1: verified, but corrected"),
-        (changed(3, corrected=None), LINES, "34", "C3: corrected, but no corrected statement"),
+        (changed(1, instead="$1 = 2$"), LINES, "34", "C1: verified, but the entry says that something else"),
+        (changed(3, instead=None), LINES, "34", "C3: corrected, but the entry does not say what holds"),
+        (changed(4, instead=None), LINES, "34", "C4: refuted, but the entry does not say what holds"),
+        (changed(1, statement="a <= 1"), LINES, "34", "C1: '<' outside of a formula: a <= 1"),
+        (changed(2, assumptions=["b > 0"]), LINES, "34", "C2: '>' outside of a formula: b > 0"),
+        (changed(3, instead="$|a|$"), LINES, "34", "C3: a bar in $|a|$"),
         (changed(5, reason=None), LINES, "34", "C5: no evidence, and no reason why"),
         (changed(2, depends_on=["C8"]), LINES, "34", "C2: depends on C8, which has no entry"),
         (changed(1, depends_on=["C3"]), LINES, "34", "depends_on goes in a circle: "),
@@ -141,11 +146,58 @@ def test_page_and_graph_are_checked_against_the_evidence(tmp_path):
     page, graph = claims_page.write(registry, tmp_path)
     claims_page.check(registry, tmp_path)
     assert "5 entries: 2 verified, 1 corrected, 1 refuted, 1 not checked." in page.read_text()
-    assert r"| a <= b\_c |" in page.read_text().replace(r"\<", "<")
+    assert r"| $a \le b_c$ for all\* $a$ |" in page.read_text()
+    assert r"| ✎ corrected | $a \le \frac12c$ |" in page.read_text()
+    assert r"- Holds instead: $a \le \frac12c$" in page.read_text()
     assert graph.read_text().count('<a href="#c') == 5
     other = load_registry(make(tmp_path, evidence=more(Line("C2", "holds", "a", "b", largest=44))))
     with pytest.raises(FailureError, match=r"book/claims\.md, book/claims_graph\.svg: not what"):
         claims_page.check(other, tmp_path)
+
+
+def test_panels_are_filled_in_both_files_of_a_notebook_and_checked(tmp_path):
+    root = make(tmp_path)
+    text, pair = root / "notebooks/01_a.md", root / "notebooks/01_a.ipynb"
+    before, after = "Before.\n\n<!-- panel: begin -->\n", "<!-- panel: end -->\n\nAfter.\n"
+    text.write_text(f"{before}{after}{text.read_text()}")
+    notebook = nbformat.read(pair, as_version=4)
+    notebook.cells.insert(0, nbformat.v4.new_markdown_cell(before + after))
+    nbformat.write(notebook, pair)
+    registry = load_registry(root)
+    claims_page.write(registry, root)
+    claims_page.check(registry, root)
+    table = text.read_text().removeprefix(before).partition(after)[0]
+    assert table.split("\n")[:4] == [
+        "",
+        "| claim | as stated | verdict | holds instead |",
+        "|---|---|---|---|".replace("---", " --- "),
+        "| [C1](../book/claims.md#c1) | $1 = 1$ | ✓ verified |  |",
+    ]
+    assert r"| $a \le c$ | ✎ corrected | $a \le \frac12c$ |" in table
+    filled = nbformat.read(pair, as_version=4)
+    assert filled.cells[0].source == f"{before}{table}{after}"
+    assert filled.cells[1:] == notebook.cells[1:]
+    for file in (text, pair):
+        written = file.read_text()
+        file.write_text(written.replace("12c", "13c"))
+        with pytest.raises(FailureError, match=rf"^notebooks/{file.name}: not what"):
+            claims_page.check(registry, root)
+        file.write_text(written)
+
+
+def test_a_panel_of_claims_that_all_hold_has_no_column_for_what_holds_instead(tmp_path):
+    registry = load_registry(make(tmp_path, ENTRIES[:2]))
+    assert "instead" not in claims_page.panel(registry, "01_a")
+
+
+def test_at_80_columns_a_statement_has_a_line_of_its_own(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        cli.main(["claims", "--notebook", "02"])
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line.rstrip()) <= 80 for line in lines)
+    assert max(len(line.rstrip()) for line in lines) > 60
+    assert not any("$" in line or "\\" in line for line in lines)
 
 
 @pytest.mark.parametrize(

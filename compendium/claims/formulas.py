@@ -1,0 +1,162 @@
+r"""Statements with formulas between dollars: as plain text, and what a page would not show of them.
+
+The registry writes ``$\lVert x\rVert_2 \le D$``. The book and code-hosting pages typeset it; the command
+line and the tooltips, which cannot, show the same as ``‖x‖₂ ≤ D``.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+
+_FORMULA = re.compile(r"\$([^$]+)\$")
+_TOKEN = re.compile(r"\\([A-Za-z]+) ?|\\(.)|([{}^_])|(\s+)|(.)", re.DOTALL)
+
+_GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi "
+    "chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega"
+)
+_SIGNS = {
+    "varepsilon": "ε", "varphi": "φ", "ell": "ℓ", "infty": "∞", "nabla": "∇", "partial": "∂", "top": "⊤",
+    "le": "≤", "leq": "≤", "ge": "≥", "geq": "≥", "ne": "≠", "neq": "≠", "lt": "<", "gt": ">", "approx": "≈",
+    "equiv": "≡", "preceq": "⪯", "succeq": "⪰", "in": "∈", "notin": "∉", "subset": "⊂", "cap": "∩",
+    "cup": "∪", "cdot": "·", "times": "×", "otimes": "⊗", "circ": "∘", "pm": "±", "ast": "*", "to": "→",
+    "mapsto": "↦",
+    "rightarrow": "→", "Rightarrow": "⇒", "iff": "⇔", "sum": "∑", "prod": "∏", "int": "∫", "dots": "…",
+    "ldots": "…", "cdots": "⋯", "langle": "⟨", "rangle": "⟩", "lVert": "‖", "rVert": "‖", "Vert": "‖",
+    "lvert": "|", "rvert": "|", "vert": "|", "mid": "|", "lbrace": "{", "rbrace": "}", "lfloor": "⌊",
+    "rfloor": "⌋", "lceil": "⌈", "rceil": "⌉", "prime": "′", "forall": "∀", "exists": "∃", "colon": ":",
+    "quad": " ", "qquad": " ", "thinspace": " ", "enspace": " ", "perp": "⊥", "setminus": "∖", "sim": "∼",
+}  # fmt: skip
+_SIGNS |= {  # Unicode calls the letter lamda
+    name: unicodedata.lookup(
+        f"GREEK {'CAPITAL' if name[0].isupper() else 'SMALL'} LETTER {name.upper().replace('MBD', 'MD')}"
+    )
+    for name in _GREEK.split()
+}
+_SPACED = set("≤≥≠<>≈≡⪯⪰∈∉⊂∩∪→↦⇒⇔=+∼")
+_ACCENTS = {"tilde": "\u0303", "hat": "\u0302", "bar": "\u0304", "dot": "\u0307",
+            "widetilde": "\u0303", "widehat": "\u0302", "overline": "\u0304"}  # fmt: skip
+_SIZES = re.compile(r"left|right|[Bb]igg?[lrm]?|displaystyle|textstyle|(?:no)?limits")
+_LETTERS = re.compile(r"operatorname|math(?:rm|op|bf|sf|cal|it)|text(?:rm|bf)?|boldsymbol")
+_DOUBLE = {"R": "ℝ", "E": "𝔼", "P": "ℙ", "N": "ℕ"}
+_ABOVE = str.maketrans("0123456789+-⊤′*", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ᵀ′*")
+_BELOW = str.maketrans("0123456789+-", "₀₁₂₃₄₅₆₇₈₉₊₋")
+
+_NEEDLESS = re.compile(r"(?<=[a-z][a-z]) (?=[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻₀₁₂₃₄₅₆₇₈₉^_(])|(?<=[(\[]) ")  # spaces: ln ², ( ln
+
+_UNTYPESET = re.compile(
+    r"[\\^_=<>~|{}]|\+-|\b(?:sqrt|" + "|".join(sorted(_GREEK.split(), key=len, reverse=True)) + r")\b"
+)
+
+
+def plain(text: str) -> str:
+    """A statement as text for those who see no typeset formula."""
+    return unicodedata.normalize("NFC", _FORMULA.sub(lambda found: _Formula(found[1]).text(), text))
+
+
+def outside_formulas(text: str, change: Callable[[str], str]) -> str:
+    """The text with a change made everywhere but within its formulas."""
+    pieces = _FORMULA.split(text)
+    pieces[::2] = map(change, pieces[::2])
+    pieces[1::2] = (f"${piece}$" for piece in pieces[1::2])
+    return "".join(pieces)
+
+
+def problems(text: str) -> list[str]:
+    r"""What of a statement would not be shown as it is meant.
+
+    A formula stands between dollars. In it a bar would end the cell of a table, and Markdown takes the
+    backslash of a sign such as ``\,`` or ``\{`` away. Macros are not known on code-hosting pages.
+    """
+    prose = _FORMULA.sub("", text)
+    found = ["a dollar without its partner"] if "$" in prose else []
+    found += [f"{sign[0]!r} outside of a formula" for sign in [_UNTYPESET.search(prose)] if sign]
+    for formula in _FORMULA.findall(text):
+        if "|" in formula:
+            found.append(f"a bar in ${formula}$: write \\lvert, \\Vert or \\mid")
+        for sign in re.findall(
+            r"\\[^A-Za-z\s]|\\(?:operatorname|mbox|phantom|newcommand|tag)\b|\S<\S", formula
+        ):
+            found.append(f"{sign!r} in ${formula}$ is lost on a code-hosting page")
+    return found
+
+
+class _Formula:
+    """A reader of the part of TeX that statements use; what it does not know it shows by its name."""
+
+    def __init__(self, source: str) -> None:
+        self._tokens = list(_TOKEN.finditer(source))
+        self._next = 0
+
+    def text(self) -> str:
+        """The whole formula, with single spaces."""
+        parts = []
+        while self._next < len(self._tokens):
+            parts.append(self._item())
+        return _NEEDLESS.sub("", re.sub(r"\s+", " ", "".join(parts)).strip())
+
+    def _item(self) -> str:
+        """The next token with its argument."""
+        command, escaped, sign, space, character = self._take()
+        if command:
+            return self._command(command)
+        if escaped:
+            return escaped if escaped in "{}%&#$" else " "
+        if sign == "{":
+            return self._group()
+        if sign in ("^", "_"):
+            return _raised(self._item(), sign)
+        return " " if space else f" {character} " if character in _SPACED else character
+
+    def _command(self, name: str) -> str:
+        if name in _ACCENTS:
+            base = self._argument()
+            return base[:1] + _ACCENTS[name] + base[1:]
+        if name == "sqrt":
+            return f"√{_single(self._argument())}"
+        if name in ("frac", "tfrac", "dfrac"):
+            above, below = self._argument(), self._argument()
+            return f"{above if above.isalnum() else _single(above)}/{_single(below)}"
+        if name == "mathbb":
+            letter = self._argument()
+            return _DOUBLE.get(letter, letter)
+        if _LETTERS.fullmatch(name):
+            return self._argument()
+        if _SIZES.fullmatch(name):
+            return ""
+        shown = _SIGNS.get(name)
+        if shown is None:  # ln, max, min, tr and the like
+            return f" {name} "
+        return f" {shown} " if shown in _SPACED else shown
+
+    def _argument(self) -> str:
+        while self._next < len(self._tokens) and self._tokens[self._next][4]:
+            self._next += 1
+        return self._item().strip() if self._next < len(self._tokens) else ""
+
+    def _group(self) -> str:
+        parts = []
+        while self._next < len(self._tokens) and self._tokens[self._next][3] != "}":
+            parts.append(self._item())
+        self._next += 1
+        return re.sub(r"\s+", " ", "".join(parts)).strip()
+
+    def _take(self) -> tuple[str, ...]:
+        self._next += 1
+        return tuple(part or "" for part in self._tokens[self._next - 1].groups())
+
+
+def _raised(text: str, sign: str) -> str:
+    """An exponent or an index: small where all its characters can be, else after the sign."""
+    text = text.replace(" ", "")
+    small = text.translate(_ABOVE if sign == "^" else _BELOW)
+    if not any(a == b for a, b in zip(text, small, strict=True)) or text in ("*", "′"):
+        return small if text != "*" else f"{sign}*"
+    return f"{sign}{text}" if len(text) == 1 else f"{sign}({text})"
+
+
+def _single(text: str) -> str:
+    """The text, in brackets unless it is one sign or a number."""
+    return text if len(text) == 1 or re.fullmatch(r"[\d.]+", text) else f"({text})"
