@@ -28,6 +28,7 @@ myst_dmath_double_inline = True
 suppress_warnings = ["mystnb.unknown_mime_type"]
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
+viewcode_line_numbers = True  # which the page of the algorithm links to
 mathjax_path = "tex-svg-full.js"
 mathjax3_config = {"loader": {"load": []}}
 prf_realtyp_to_countertyp = dict.fromkeys(("lemma", "corollary", "proposition"), "theorem")  # one counter

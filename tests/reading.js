@@ -103,6 +103,16 @@
     ];
   };
 
+  // What is cut off: an element with more in it than its visible box shows, which does not scroll. A box that a
+  // line of text gives an ellipsis or that only a screen reader meets is meant to be cut.
+  const cut = () =>
+    [...document.querySelectorAll("article *, nav *")]
+      .filter((element) => element.scrollWidth > element.clientWidth + 1 && element.clientWidth > 1)
+      .filter((element) => !element.closest("mjx-assistive-mml, svg, .sr-only, .visually-hidden") && isVisible(element))
+      .filter((element) => /^(hidden|clip)$/.test(getComputedStyle(element).overflowX))
+      .filter((element) => getComputedStyle(element).textOverflow !== "ellipsis")
+      .map((element) => `${named(element)}, ${element.scrollWidth} px in ${element.clientWidth}`);
+
   // Formulas that were made smaller than they are typeset, to fit into a narrow box.
   const shrunk = () =>
     [...document.querySelectorAll("mjx-container > svg")]
@@ -154,5 +164,5 @@
       .filter((image) => luminance(behind(image)) < 0.5)
       .map((image) => image.getAttribute("src"));
 
-  return { untypeset, raw, wordless, broken, links, anchors, wide, shrunk, faint, unlit };
+  return { untypeset, raw, wordless, broken, links, anchors, wide, cut, shrunk, faint, unlit };
 })()

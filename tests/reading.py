@@ -93,7 +93,7 @@ def visit(browser: Any, file: Path) -> Visit:
         for name in ("untypeset", "raw", "wordless", "broken"):
             seen.found[name] = look(name)
         page.set_viewport_size(PHONE)
-        for name in ("wide", "shrunk"):
+        for name in ("wide", "cut", "shrunk"):
             seen.found[name] = look(name)
         for theme in ("light", "dark"):
             page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)

@@ -1,4 +1,5 @@
-// A formula that is too long for its line gets smaller; one that would get too small keeps its size and scrolls.
+// A displayed formula that is too long for its line gets smaller; one that would get too small keeps its size and
+// scrolls. A formula in a line of text always keeps its size; one that has to scroll is marked.
 "use strict";
 (() => {
   const SMALLEST = 0.6;
@@ -22,8 +23,17 @@
     delete block.dataset.shrunk;
   }
 
+  // Only a box that scrolls can be reached by the keyboard, and only there is something to reach.
+  function mark(box) {
+    const scrolls = box.scrollWidth > box.clientWidth + 1;
+    box.toggleAttribute("data-scrolls", scrolls);
+    if (scrolls) box.tabIndex = 0;
+    else box.removeAttribute("tabindex");
+  }
+
   function fitAll() {
     document.querySelectorAll("article div.math").forEach(fit);
+    document.querySelectorAll("article span.math").forEach(mark);
   }
 
   window.addEventListener("load", () => {

@@ -37,6 +37,8 @@ from compendium.system import paths
 from compendium.system.paths import FailureError
 
 API = "book/api.md"
+#: The file whose lines the page of the algorithm quotes without a name.
+LITERAL = "mlogb_core/literal.py"
 
 _AUTOMODULE = re.compile(r"^<!-- automodule ([\w.]+) -->$", re.MULTILINE)
 _DIRECTIVE = r"```{eval-rst}\n.. automodule:: \1\n   :members:\n```"
@@ -47,7 +49,8 @@ _IN_DOCSTRING = re.compile(rf"(?<![`:\w])`(?:(?P<place>{_PLACES})|(?P<object>[A-
 _MENTION = re.compile(rf"(?<![\w/.-])({CLAIM})(?![\w/-]|\.\w)")
 _NAMED = re.compile(r"([A-Za-z_][\w.]*)(?:\([^<>]*\))?")
 _FILE = re.compile(r"mlogb_core/(?!_)[\w/]+\.py")
-_NOTEBOOK = re.compile(r"notebooks/(\d+)_\w+")
+_NOTEBOOK = re.compile(r"notebooks/(?:(\d+)_)?\w+")
+_LINE_NUMBER = re.compile(r'<span class="linenos">( *)(\d+)</span>')
 _NOT_PROSE = (
     nodes.title, nodes.reference, nodes.literal, nodes.FixedTextElement, nodes.math, nodes.comment,
     addnodes.pending_xref, addnodes.download_reference, addnodes.desc,
@@ -65,6 +68,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("doctree-read", book.collect_names)
     app.connect("env-get-updated", book.number, priority=900)  # after Sphinx has counted
     app.connect("doctree-resolved", book.add_tooltips, priority=900)
+    app.connect("html-page-context", name_lines)
     return {"parallel_read_safe": False, "parallel_write_safe": False}
 
 
@@ -139,6 +143,10 @@ class Book:
             prose.append(cell)
         for cell in prose:
             cell["source"] = self.prepared(docname, "".join(cell["source"]))
+        if number := _numbered(docname):
+            prose[0]["source"] = re.sub(
+                r"^# ", f"# {number} · ", prose[0]["source"], count=1, flags=re.MULTILINE
+            )
         source[0] = json.dumps(notebook)
 
     def prepared(self, docname: str, text: str) -> str:
@@ -231,6 +239,8 @@ class Book:
         if docname == "claims":  # each of its entries names all of its own
             self._set_graph_in(doctree)
             return
+        if docname == "algorithm":
+            self._link_lines(doctree)
         for literal in list(_in_prose(doctree, nodes.literal)):
             if not literal.rawsource.startswith("``") and (link := self.link_to(docname, literal.astext())):
                 literal.replace_self(link)
@@ -268,6 +278,21 @@ class Book:
         return addnodes.pending_xref(
             "", shown, refdoc=docname, refdomain="py", reftype="obj", reftarget=target, refexplicit=True
         )
+
+    def _link_lines(self, doctree: nodes.document) -> None:
+        """Link each line of code that a table quotes to that line in the listing of its file."""
+        for cell in doctree.findall(nodes.entry):
+            file = LITERAL
+            for literal in list(cell.findall(nodes.literal)):
+                if _FILE.fullmatch(literal.astext()):
+                    file = literal.astext()
+                    continue
+                code = literal.astext()
+                number = line_of(code, file, (self.root / file).read_text(encoding="utf-8"))
+                listing = f"_modules/{file.removesuffix('.py')}.html#L{number}"
+                link = nodes.reference("", "", literal.deepcopy(), refuri=listing, internal=True)
+                link["reftitle"] = f"{file}, line {number}"
+                literal.replace_self(link)
 
     def _mentions(self, docname: str, text: str) -> Iterator[nodes.Node]:
         """A text with links in place of the claims that it mentions."""
@@ -337,6 +362,12 @@ class Book:
                 link["reftitle"] = title
 
 
+def _numbered(docname: str) -> str:
+    """The number of a notebook as other pages name it, such as ``05``; empty if it has none."""
+    notebook = _NOTEBOOK.fullmatch(docname)
+    return (notebook[1] or "") if notebook else ""
+
+
 def tooltip(name: str, shown: str, given: str, anchor: str) -> str:
     """What the tooltip of a link says; empty where it keeps what it has.
 
@@ -358,8 +389,30 @@ def tooltip(name: str, shown: str, given: str, anchor: str) -> str:
     return f"{given}: {name}" if given else name
 
 
+def line_of(code: str, file: str, text: str) -> int:
+    """The number of the first line of a file that holds some code.
+
+    Raises
+    ------
+    FailureError
+        If no line holds it.
+    """
+    for number, line in enumerate(text.splitlines(), start=1):
+        if code in line:
+            return number
+    raise FailureError(f"the page of the algorithm quotes `{code}`, and no line of {file} has it")
+
+
+def name_lines(_app: Any, page: str, _template: str, context: dict[str, Any], _doctree: Any) -> None:
+    """Give the lines of a listing of source code the anchors ``L1``, ``L2``, ... of code-hosting pages."""
+    if page.startswith("_modules/"):
+        context["body"] = _LINE_NUMBER.sub(r'<span class="linenos" id="L\2">\1\2</span>', context["body"])
+
+
 def number_by_notebook(numbers: Mapping[str, dict[str, dict[str, tuple[int, ...]]]]) -> None:
     """Number statements and formulas as 5.1, 5.2, ... in the fifth notebook, not through the whole book.
+
+    A notebook without a number counts its own from 1.
 
     Parameters
     ----------
@@ -370,7 +423,7 @@ def number_by_notebook(numbers: Mapping[str, dict[str, dict[str, tuple[int, ...]
         notebook = _NOTEBOOK.fullmatch(document)
         for labels in kinds.values() if notebook else ():
             for position, label in enumerate(sorted(labels, key=lambda label: labels[label][-1]), start=1):
-                labels[label] = int(notebook[1]), position  # type: ignore[index]
+                labels[label] = (int(notebook[1]), position) if notebook[1] else (position,)  # type: ignore[index]
 
 
 def modules(api: str) -> list[str]:

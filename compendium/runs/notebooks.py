@@ -20,7 +20,11 @@ from jupytext.config import load_jupytext_config
 from compendium.system.kernels import CLIENT_OPTIONS, KERNEL, kernel_environment
 from compendium.system.paths import FailureError, UsageError, notebooks_folder, project_root, write_atomically
 
-_VOLATILE = ("execution", "papermill", "trusted")
+#: The tag of a cell whose code is folded, in the book and in JupyterLab.
+FOLDED = "hide-input"
+
+# What is folded in JupyterLab, "jupyter", follows from the tags.
+_VOLATILE = ("execution", "jupyter", "papermill", "trusted")
 _VARIES = re.compile(r"/ipykernel_\d+/|\bat 0x[0-9a-f]{6,}")
 _VERSION_LINE = re.compile(r"^\s+(jupytext_version|format_version):.*\n", re.MULTILINE)
 _HEADER = re.compile(r"\A---\n.*?^---\n", re.DOTALL | re.MULTILINE)
@@ -120,7 +124,9 @@ def normalise(notebook: Any) -> Any:
     """Return the notebook without anything that differs between two runs or two machines.
 
     Cell ids become ``cell-01``, ``cell-02``, ...; times, widget states, kernel and language
-    versions go; the metadata that the text can hold stay. The outputs stay as they are.
+    versions go; the metadata that the text can hold stay. The outputs stay as they are. A cell with the
+    tag ``hide-input``, which the book folds, is collapsed in JupyterLab, and no other cell is: whoever
+    unfolds one to read it and saves leaves the file as it was.
     """
     notebook = deepcopy(notebook)
     metadata = {
@@ -134,6 +140,8 @@ def normalise(notebook: Any) -> Any:
     cells = []
     for number, cell in enumerate(notebook.cells, start=1):
         kept = {key: value for key, value in cell.metadata.items() if key not in _VOLATILE and value != []}
+        if FOLDED in kept.get("tags", []):
+            kept["jupyter"] = {"source_hidden": True}
         cells.append({**cell, "id": f"cell-{number:02d}", "metadata": kept})
     whole = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
     return nbformat.from_dict(whole)  # type: ignore[no-untyped-call]

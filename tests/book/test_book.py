@@ -12,12 +12,15 @@ import pytest
 
 from compendium.system.paths import FailureError, UsageError
 
+pytest.importorskip("sphinx", reason="the book needs Sphinx: pip install .[compendium]")
+
+from compendium.book.extension import LITERAL, line_of, name_lines
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_quoted_lines_are_in_the_files_that_are_named():
     page = (ROOT / "book" / "algorithm.md").read_text()
-    literal = (ROOT / "mlogb_core" / "literal.py").read_text()
     rows = [row for row in page.splitlines() if row.startswith("|") and "`" in row and "---" not in row]
     quoted = 0
     for row in rows:
@@ -25,12 +28,26 @@ def test_quoted_lines_are_in_the_files_that_are_named():
         for cell in cells:
             code = re.findall(r"`([^`]+)`", cell)
             if len(code) == 2 and code[0].endswith(".py"):
-                assert code[1] in (ROOT / code[0]).read_text(), code
-                quoted += 1
+                quoted += line_of(code[1], code[0], (ROOT / code[0]).read_text()) > 0
             elif len(code) == 1 and not code[0].endswith(".py"):
-                assert code[0] in literal, code
-                quoted += 1
+                quoted += line_of(code[0], LITERAL, (ROOT / LITERAL).read_text()) > 0
     assert quoted == 32
+
+
+def test_a_quoted_line_is_found_or_named():
+    assert line_of("b = 2", "some.py", "a = 1\nb = 2\n") == 2
+    with pytest.raises(FailureError, match=r"`c = 3`, and no line of some\.py has it"):
+        line_of("c = 3", "some.py", "a = 1\nb = 2\n")
+    assert line_of(" = ", "some.py", "\na = 1\nb = 2\n") == 2
+
+
+def test_listings_have_anchors_of_lines():
+    context = {"body": '<pre><span class="linenos"> 9</span>x\n<span class="linenos">10</span>y</pre>'}
+    name_lines(None, "_modules/a", "page.html", context, None)
+    assert context["body"].count('id="L9"> 9<') == context["body"].count('id="L10">10<') == 1
+    before = dict(context)
+    name_lines(None, "algorithm", "page.html", context, None)
+    assert context == before
 
 
 def test_mathjax_is_the_bundle_that_browsers_run(tmp_path):

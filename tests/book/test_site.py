@@ -52,6 +52,7 @@ def test_every_page_loads_without_an_error_or_another_host(visits):
         pytest.param("wordless", id="pictures have words"),
         pytest.param("broken", id="pictures load"),
         pytest.param("wide", id="fits a phone"),
+        pytest.param("cut", id="what is wider than its box scrolls on a phone"),
         pytest.param("shrunk", id="formulas keep their size on a phone"),
         pytest.param("faint light", id="text stands out"),
         pytest.param("faint dark", id="text stands out in the dark"),
@@ -86,6 +87,19 @@ BAD = {
     "picture": ("broken", "<img src='missing.png' alt='a picture'>", "missing.png"),
     "wide": ("wide", "<div id='broad' style='width: 700px'>wide</div>", "div#broad"),
     "long": ("wide", "<h1>" + "unbroken" * 20 + "</h1>", "h1"),
+    "cut": (
+        "cut",
+        "<article><p style='width: 90px; overflow: hidden'><code style='white-space: nowrap'>"
+        "a_long_name_in_code</code></p></article>",
+        "a_long_name_in_code",
+    ),
+    "a formula that is cut": (
+        "cut",
+        "<article>By <span class='math' style='display: inline-flex; max-width: 90px; overflow: hidden'>"
+        "<mjx-container><svg width='300' height='9' style='min-width: 300px'></svg></mjx-container></span>"
+        "</article>",
+        "300 px in 90",
+    ),
     "small": (
         "shrunk",
         "<mjx-container><svg width='300' height='9' style='max-width: 100px'></svg></mjx-container>",

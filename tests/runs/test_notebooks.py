@@ -30,7 +30,8 @@ def built(tmp_path_factory):
         environment = cell(
             'import os; print([os.environ.get(k) for k in ("MLOGB_RUN_DIR", "OMP_NUM_THREADS")])'
         )
-        text = make_project(root, PLAIN, PLOT, environment, '\n+++ {"tags": ["note"]}\n\nMore.\n', cell("1"))
+        note = '\n+++ {"tags": ["note"]}\n\nMore.\n'
+        text = make_project(root, PLAIN, PLOT, environment, note, cell(":tags: [hide-input]\n\n1"))
         (text.parent / "README.md").write_text("# Not a notebook\n")
         contents = []
         for _ in range(2):
@@ -66,11 +67,21 @@ def test_what_is_stored(pair):
     assert [c.id for c in notebook.cells] == [f"cell-{n:02d}" for n in range(1, len(notebook.cells) + 1)]
     assert set(notebook.metadata) == {"kernelspec", "language_info", "jupytext"}
     assert "version" not in notebook.metadata.language_info
-    assert {key for c in notebook.cells for key in c.metadata} == {"tags"}
+    assert [set(c.metadata) for c in notebook.cells if c.metadata] == [{"tags"}] * 2 + [{"jupyter", "tags"}]
     plain, plot, environment = [c for c in notebook.cells if c.cell_type == "code"][1:4]
     assert [(o.name, o.text) for o in plain.outputs] == [("stdout", "10\n2\n"), ("stderr", "x\n")]
     assert any("image/png" in output.get("data", {}) for output in plot.outputs)
     assert environment.outputs[0].text == "[None, '1']\n"
+
+
+def test_what_the_book_folds_is_collapsed_in_jupyterlab_and_the_text_says_it_once(pair):
+    hidden = [c.metadata.get("jupyter") for c in nbformat.read(pair[1], as_version=4).cells]
+    assert hidden == [None] * (len(hidden) - 1) + [{"source_hidden": True}]
+    assert "source_hidden" not in pair[0].read_text()
+    notebook = nbformat.read(pair[1], as_version=4)
+    notebook.cells[-1].metadata.pop("jupyter")  # a reader unfolded one cell and folded another
+    notebook.cells[2].metadata["jupyter"] = {"source_hidden": True, "outputs_hidden": False}
+    assert notebooks.dumps(notebooks.normalise(notebook)) == pair[1].read_text()
 
 
 def test_a_built_pair_is_in_order(pair):
@@ -113,6 +124,7 @@ def test_changed_code(pair):
             "code cell 5 (1) was executed out of order, as [9]",
         ),
         (lambda n: n.metadata.language_info.update(version="3.11.2"), "was not written by"),
+        (lambda n: n.cells[-1].metadata.pop("jupyter"), "was not written by"),
         (lambda n: n.cells[2].outputs[0].update(text="<A at 0x7f8a12345678>"), "a memory address"),
         (lambda n: n.cells[2].outputs[0].update(text="/tmp/ipykernel_7/8.py:1: W"), "prints a path"),
         (lambda n: n.cells[2].outputs[0].update(text=os.environ["MLOGB_ROOT"] + "/x.py"), "prints a path"),
