@@ -60,7 +60,7 @@ _RULES = {
     ),
     "admissible": (
         "reproduced where the smallest λ that the corrected theorem admits, the larger of 2LD² and "
-        "4ηθ_K SD³, is at most the one that is used"
+        "4ηγ_K M_K SD³, is at most the one that is used"
     ),
 }
 
