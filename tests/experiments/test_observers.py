@@ -67,10 +67,9 @@ def test_movements_are_the_steps_and_the_error_of_each_game():
     n_rounds, expected = 30, []
     for trial in range(2):
         parameters, regret = [], 0.0
-        for policy, truth, candidates, chosen in rounds(
-            trial, n_rounds + 1
-        ):  # the parameter after the last round
+        for policy, truth, candidates, chosen in rounds(trial, n_rounds + 1):  # without the last round
             parameters.append(policy.parameter.copy())
+            error, norm = np.linalg.norm(policy.parameter - truth), np.linalg.norm(policy.parameter)
             if len(parameters) <= n_rounds:
                 values = candidates.probabilities[:, 1:] @ SETTING.problem.environment().rewards
                 regret += values.max() - values[chosen]
