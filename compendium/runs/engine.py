@@ -29,7 +29,9 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
         self, manager: Any, receive: Callable[[Report], None], goes_on: bool, **options: Any
     ) -> None:
         super().__init__(manager, **options)
-        self._receive, self._goes_on, self.printed = receive, goes_on, 0
+        self._receive, self._goes_on = receive, goes_on
+        self.printed = 0
+        self.stopped: list[str] = []
 
     def papermill_execute_cells(self) -> None:
         """Execute the cells until one fails.
@@ -37,20 +39,19 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
         A plan and a shard have no results of a study. If `goes_on`, the cells that need them are passed over,
         and those that define another study are not.
         """
-        stopped = skipped = 0
+        skipped = 0
         for index, cell in enumerate(self.nb.cells):
             try:
                 self.nb_man.cell_start(cell, index)
                 self.execute_cell(cell, index)
             except CellExecutionError as error:
                 if self._goes_on and error.ename == Stopped.__name__:
-                    if stopped:  # papermill tells the first one's reason
-                        self._receive({"text": error.evalue})
-                    stopped += 1
-                elif stopped and error.ename == "NameError":
+                    self.stopped.append(error.evalue)
+                elif self.stopped and error.ename == "NameError":
                     skipped += 1
                 else:
                     self.nb_man.cell_exception(cell, cell_index=index, exception=error)
+                    self.stopped.clear()  # papermill raises the error of the cell
                     break
             finally:
                 self.nb_man.cell_complete(cell, cell_index=index)
@@ -102,6 +103,8 @@ class _Engine(Engine):  # type: ignore[misc]
             if client.printed > LARGEST_OUTPUT:  # it was ended for that
                 raise RuntimeError(f"the notebook printed more than {LARGEST_OUTPUT:,} characters") from None
             raise
+        if client.stopped:
+            raise Stopped("\n".join(dict.fromkeys(client.stopped)))
 
 
 papermill_engines.register(NAME, _Engine)

@@ -228,6 +228,8 @@ def write_record(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
     everything = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in own)
     digests = {path.relative_to(folder).as_posix(): sha256(path) for path in everything}
     pictures = {name: digest for name, digest in digests.items() if name.startswith("figures/")}
+    if deeper := [name for name in pictures if name.count("/") > 1]:
+        raise FailureError(f"{deeper[0]}: pictures are kept in figures itself, not in a folder of it")
     lock = project_root() / "requirements.lock"
     record = {
         **record,

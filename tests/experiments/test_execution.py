@@ -577,7 +577,8 @@ def test_shards_and_then_the_run(project, whole, monkeypatch, capfd):
     assert (batch.ended, len(batch.stored()), len(batch.trials)) == (True, 4, 8)
     assert runs.find_runs() == []
     lines = capfd.readouterr().err.splitlines()
-    assert [line.split(",")[0] for line in lines[2:]] == [f"{n} of 4 trials done" for n in range(1, 5)]
+    done = [line.split(",")[0] for line in lines if "trials done" in line]
+    assert done == [f"{n} of 4 trials done" for n in range(1, 5)]
     runs.execute("tiny", "paper", orders=Orders(shard=(2, 2)))
     assert_complete(project, whole)
     assert runs.execute("tiny", "paper").reused
@@ -614,12 +615,13 @@ def test_a_plan_covers_every_study(project, capfd):
     assert "3 cells need results that are not there yet; a study in them comes later\n" in said
 
 
-def test_a_shard_takes_its_part_of_every_study(project, capfd):
+def test_a_shard_takes_its_part_of_every_study(project):
     """A number of workers that a notebook asks for changes nothing else that the batch asks for."""
     add_a_study(project)
-    with pytest.raises(progress.Stopped, match="4 of 8 are left to other shards"):
+    with pytest.raises(
+        progress.Stopped, match=r"4 of 8 are left to other shards.*\n.*1 of 3 are left to other"
+    ):
         runs.execute("tiny", "paper", orders=Orders(shard=(1, 2)))
-    assert "shard 1/2 is done: 2 trials computed, 1 of 3 are left" in capfd.readouterr().err
     assert len(list(project.glob("papermill_runs/.trials/*.parquet"))) == 6
 
 

@@ -170,7 +170,7 @@ def test_the_number_of_workers(assert_same, serial, tmp_path, monkeypatch):
     """As many as asked for, and never more than there are trials to compute."""
     asked, parallel = [], joblib.Parallel
 
-    def note(n_jobs, return_as):
+    def note(n_jobs, return_as, **_):
         asked.append(n_jobs)
         return parallel(n_jobs=1, return_as=return_as)
 

@@ -14,7 +14,7 @@ from compendium.report import figures_page
 from compendium.runs import attestation, replay
 from compendium.runs import run as runs
 from compendium.system.paths import FailureError
-from compendium.system.provenance import publish_figures
+from compendium.system.provenance import publish_figures, sha256
 from compendium.system.provenance import sidecar as sidecar_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -144,3 +144,14 @@ def test_a_damaged_sidecar_is_named(tmp_path, text, message):
     (tmp_path / "figures" / "scale.json").write_text(text)
     with pytest.raises(FailureError, match=rf"figures/scale\.json {message}"):
         figures_page.page(tmp_path)
+
+
+@pytest.mark.parametrize("name", SIDECARS)
+def test_a_committed_picture_is_the_one_of_its_sidecar_and_of_its_run(name):
+    """A picture that was replaced, also one of the benchmarks, which are no run that `verify` checks."""
+    sidecar = SIDECARS[name]
+    for kind, digest in sidecar["sha256"].items():
+        assert sha256(ROOT / "figures" / f"{name}.{kind}") == digest
+    source = ROOT / sidecar["run"]
+    results = source if source.is_file() else source / "results.parquet"
+    assert sha256(results) == sidecar["results_sha256"]

@@ -280,6 +280,11 @@ def test_again_replaces_and_paper_figures_go_up(root, monkeypatch):
             r"code cell 4 \(raise SystemExit\) failed: SystemExit",
             marks=pytest.mark.slow,
         ),
+        pytest.param(
+            [STUDY, cell("(run / 'figures/a').mkdir(); (run / 'figures/a/b.png').touch()")],
+            r"^figures/a/b\.png: pictures are kept in figures itself",
+            marks=pytest.mark.slow,
+        ),
         ([cell("1")], r"wrote no results\.parquet\n.*wrote no study\.json"),
         pytest.param(
             [STUDY, cell("(run / 'study.json').write_text(json.dumps({'findings': str(run)}))")],
@@ -405,7 +410,7 @@ def test_every_module_that_a_trial_imports_is_in_its_address(monkeypatch):
     trials.library_digest.__wrapped__()
     (modules,) = asked
     # What these read is in the address by the checksum of the data.
-    neutral = {"experiments/data.py", "experiments/ratings.py", "system/provenance.py"}
+    neutral = {"experiments/data.py", "experiments/ratings.py", "system/provenance.py", "system/paths.py"}
     folder = Path(provenance.__file__).parents[1]
     parts = [folder / name for name in modules]
     files = [path for part in parts for path in ([part] if part.is_file() else part.rglob("*.py"))]
