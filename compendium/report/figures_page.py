@@ -100,8 +100,7 @@ WORDS: Mapping[str, tuple[str, str]] = {
     ),
     "synthetic_binary_regret": (
         "Regret on the binary problem",
-        "Above, whether anything was learned; below, whose band leaves zero: at these sizes nobody's that "
-        "uses a curvature.",
+        "Above, whether anything was learned; below, that nobody's band leaves zero.",
     ),
     "synthetic_multinomial_regret": (
         "Regret on the multinomial problem",

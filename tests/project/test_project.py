@@ -303,7 +303,7 @@ def test_smoke_batch_end_to_end(tmp_path, monkeypatch, capsys):
     assert set(run.results["policy"]) == {"eofd", "oful", "first-order", "greedy", "random"}
     assert run.record["study"]["studies"][0]["data"][0]["rows"] in (5000, 70000)
     names = {path.name for path in (tmp_path / "figures" / "local").iterdir()}
-    assert {"mnist_regret.png", "mnist_regret.pdf", "mnist_regret.json", "mnist_time.png"} <= names
+    assert {"mnist_regret.png", "mnist_regret.pdf", "mnist_regret.json"} <= names
     assert str(tmp_path) not in (run.path / "record.json").read_text()
     assert "figures/local/mnist_regret.png" in capsys.readouterr().out
 
