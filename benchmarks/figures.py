@@ -1,7 +1,8 @@
 """The two plots: time against d at a fixed sketch size, and where sketching starts to pay.
 
 Colours, dashes and markers are those of `compendium.report.figures`; a compiled form has its family's colour
-with another dash pattern and a hollow marker. Both plots show the quartiles beside the median.
+with another dash pattern and a hollow marker. Both plots say how sure the medians are: by bands of the
+quartiles, and by parentheses where the quartiles of two times overlap.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
 from compendium.experiments.policies import Style
@@ -86,14 +87,14 @@ def speedup_map(timings: pd.DataFrame) -> Figure:
     Returns
     -------
     Figure
-        One panel for each K and form. On the thick line the ratio of medians is 1. On the two dotted lines
-        the ratio of opposite quartiles is 1: the lower one of OFUL over the upper one of EOFD, and the
-        reverse.
+        One panel for each K and form. The thick line runs along the borders between cells whose ratio
+        of medians is below 1 and those where it is not. A number in parentheses is of a cell where the
+        quartiles of the two overlap, so that the order is not certain.
     """
     table = speedups(timings)
     outcomes, forms = sorted(table["K"].unique()), [f for f in FORM_TITLES if (table["form"] == f).any()]
     figure, axes = plt.subplots(
-        len(outcomes), len(forms), figsize=(4.9 * len(forms) + 0.9, 3.6 * len(outcomes) + 0.4),
+        len(outcomes), len(forms), figsize=(4.2 * len(forms) + 0.9, 3.4 * len(outcomes) + 0.4),
         squeeze=False, sharex="row", sharey="all", layout="constrained",
     )  # fmt: skip
     norm = LogNorm(min(0.5, table["median"].min()), max(2.0, table["median"].max()))
@@ -182,27 +183,30 @@ def _draw_map(axis: Axes, panel: pd.DataFrame, norm: LogNorm) -> Any:
         m, length, value = float(sketches[i]), float(lengths[j]), float(values[i, j])
         if np.isfinite(value):
             text = f"{value:.0f}" if value >= 10 else f"{value:.2g}"
+            if grids["low"].iloc[i, j] < 1.0 < grids["high"].iloc[i, j]:
+                text = f"({text})"
             colour = "black" if norm(value) > 0.5 else "white"
-            axis.text(length, m, text, ha="center", va="center", fontsize=8, color=colour)
-    for name, table in grids.items():
-        _line_of_one(axis, lengths, sketches, table, thick=name == "median")
+            axis.text(length, m, text, ha="center", va="center", fontsize=9, color=colour)
+    _line_of_one(axis, _edges(lengths), _edges(sketches), values)
     axis.set(xscale="log", yscale="log")
     _ticks(axis.xaxis, lengths)
     _ticks(axis.yaxis, sketches)
     return mesh
 
 
-def _line_of_one(
-    axis: Axes, lengths: np.ndarray, sketches: np.ndarray, table: pd.DataFrame, thick: bool
-) -> None:
-    values = np.ma.masked_invalid(np.log(table.to_numpy(float)))
-    if min(values.shape) < 2 or not values.min() < 0.0 < values.max():
-        return  # This panel has no cells on one side of the line.
-    width, pattern = (2.5, "solid") if thick else (1.0, "dotted")
-    line = axis.contour(
-        lengths, sketches, values, levels=[0.0], colors="white", linewidths=width, linestyles=pattern
-    )
-    line.set_path_effects([withStroke(linewidth=width + 2.0, foreground="black")])
+def _line_of_one(axis: Axes, columns: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
+    """Draw the borders between cells below 1 and the others, along the edges: no number is crossed."""
+    slower = np.where(np.isfinite(values), values < 1.0, np.nan)
+    sides = []
+    for i, j in zip(*np.nonzero(np.diff(slower, axis=1)), strict=True):
+        if np.isfinite(slower[i, j : j + 2]).all():
+            sides.append([(columns[j + 1], rows[i]), (columns[j + 1], rows[i + 1])])
+    for i, j in zip(*np.nonzero(np.diff(slower, axis=0)), strict=True):
+        if np.isfinite(slower[i : i + 2, j]).all():
+            sides.append([(columns[j], rows[i + 1]), (columns[j + 1], rows[i + 1])])
+    for width, colour in ((4.5, "black"), (2.5, "white")):
+        line = LineCollection(sides, colors=colour, linewidths=width, capstyle="projecting")
+        axis.add_collection(line, autolim=False)
 
 
 def _edges(centres: np.ndarray) -> np.ndarray:

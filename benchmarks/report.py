@@ -21,8 +21,8 @@ TIME_FIGURE, MAP_FIGURE = "bench_time", "bench_map"
 ALTERNATIVE_TEXTS = {
     TIME_FIGURE: "Time per round against d at m = 40: printed algorithms, OFUL by Cholesky factors, "
     "strongest OFUL and EOFD, NumPy and compiled",
-    MAP_FIGURE: "Map of the time of the strongest OFUL over that of EOFD, over Kd and m, with the line where "
-    "they are equal",
+    MAP_FIGURE: "Map of the time of the strongest OFUL over that of EOFD, over Kd and m, with a line between "
+    "the cells where OFUL is faster and those where EOFD is",
 }
 TABLES = ("timings", "equal_regret", "roofline", "memory")
 _TITLES = {"paper": "In the paper's setting", "tuned": "In a setting where curvature matters"}
@@ -184,7 +184,7 @@ def _slower_compiled(timings: Sequence[Mapping[str, Any]]) -> list[str]:
     if worst is None or ratios[worst] < 1.05:
         return []
     return [
-        f"The strongest OFUL is the faster of its NumPy and compiled forms. The compiled one takes up to "
+        "The strongest OFUL is the faster of its NumPy and compiled forms. The compiled one takes up to "
         f"{ratios[worst]:.2f} times as long as the other (K = {worst[2]}, d = {worst[3]}), so what is said "
         "of compiled forms against each other overstates there what sketching saves."
     ]
@@ -198,13 +198,20 @@ def _figures(record: Mapping[str, Any], pictures: str) -> list[str]:
     shown = []
     if "curve" in record["parts"]:
         shown += ["## Time against d", _picture(TIME_FIGURE, pictures)]
-        shown.append("Medians of a round at a fixed sketch size, with the quartiles as bands.")
+        shown.append(
+            "Medians of a round at a fixed sketch size, with the quartiles as bands. What to see: both "
+            "forms of OFUL that factor the full matrix leave the others early and end where a round took "
+            "too long to wait for; the strongest form stays with the sketch up to some hundreds of "
+            "features and then rises twice as steeply."
+        )
     if "map" in record["parts"]:
         shown += ["## Where sketching pays", _picture(MAP_FIGURE, pictures)]
         shown.append(
             "How many times longer a round of OFUL with an updated inverse takes, not of the printed one, "
-            "than one of EOFD in the same form. On the white line they take equally long; dotted, the line "
-            "of the quartiles."
+            "than one of EOFD in the same form. The white line parts the cells where OFUL is faster "
+            "(above and to the left) from those where EOFD is; a number in parentheses is of a cell where "
+            "the quartiles of the two times overlap. What to see: to the right of the line the factor "
+            "grows with Kd, and a smaller m moves the line to the left."
         )
     return shown
 

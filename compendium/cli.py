@@ -387,7 +387,7 @@ def claims(
 def results(
     check: Annotated[bool, typer.Option("--check", help="Only say whether it is up to date.")] = False,
 ) -> None:
-    """Write RESULTS.md, the paper's statements beside the committed runs, and the page of figures."""
+    """Write what is made from the committed runs: RESULTS.md, the README's results, the page of figures."""
     from compendium.report.results import write
 
     write(check=check)
@@ -397,10 +397,10 @@ def results(
 def readme(
     check: Annotated[bool, typer.Option("--check", help="Only say whether it is up to date.")] = False,
 ) -> None:
-    """Write the results block of the README from the committed run."""
-    from compendium.report.tables import update_readme
+    """Write the results block of the README from the committed runs."""
+    from compendium.report.readme import update
 
-    update_readme(check=check)
+    update(check=check)
 
 
 def _print_claims(registry: Registry, chosen: Sequence[Claim]) -> None:

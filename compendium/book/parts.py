@@ -10,7 +10,7 @@ import yaml
 
 from compendium.claims import page as claims_page
 from compendium.claims.registry import load_registry
-from compendium.report import figures_page, results, tables
+from compendium.report import figures_page, readme, results
 from compendium.runs.run import find_runs
 
 
@@ -34,9 +34,8 @@ def _counts(root: Path) -> str:
 
 
 def _result(_: Path) -> str:
-    """What the README says of the algorithms on MNIST, in short."""
-    sentences = tables.mnist_headlines(tables.mnist_regret(tables.mnist_run()))
-    return "\n".join(f"- {sentence}" for sentence in sentences)
+    """The result of the project: the sentences and the table of the README."""
+    return readme.block()
 
 
 def _verdicts(_: Path) -> str:

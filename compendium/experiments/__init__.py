@@ -29,6 +29,7 @@ _MODULES = {
     "distances": "coverage",
     "held_bytes": "memory",
     "measured": "study",
+    "movements": "convergence",
     "publish": "study",
     "track_sketch": "spectra",
 }

@@ -18,7 +18,8 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import StrMethodFormatter
+from matplotlib.ticker import MaxNLocator
+from scipy import stats
 
 from compendium.experiments.policies import POLICIES, Style
 
@@ -39,13 +40,20 @@ def label(policy: str) -> str:
     return STYLES[policy].label
 
 
+#: Policies that the upper panels show: what could be learned lies between them.
+_FRAME = ("oful", "eofd", "random")
+
+
 def regret_curves(
     rounds: pd.DataFrame,
     titles: Mapping[str, str],
     variants: Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
-    log: bool = True,
 ) -> Figure:
-    """Cumulative regret over time, one panel per setting.
+    """Cumulative regret over time, and below it what each policy has more or less than OFUL-MLogB.
+
+    Policies of one trial meet the same random numbers, and their curves often coincide where the axis has
+    room for random play. So the upper panels have the full Hessian and random play only, and the lower ones
+    the differences within trials.
 
     Parameters
     ----------
@@ -54,85 +62,50 @@ def regret_curves(
     titles : mapping
         Panel titles by setting, in the order of the panels.
     variants : mapping, optional
-        Lines of other settings that belong into a panel, as (setting, policy, label): drawn thin,
-        with hollow symbols, in the policy's colour.
-    log : bool, optional
-        A logarithmic scale that the panels share, where policies differ by orders of magnitude; else
-        a linear scale for each panel.
+        Lines of other settings that belong into a lower panel, as (setting, policy, label): drawn thin,
+        with hollow symbols, in the policy's colour. Their trials meet the same random numbers.
 
     Returns
     -------
     Figure
-        Lines are means over trials, bands one sample standard deviation on each side.
+        One column for each setting. Above, means over trials with bands of one sample standard deviation;
+        below, mean differences to OFUL-MLogB, or to EOFD-MLogB where that was not played, with bands of the
+        95 % interval of Student's t. Policies without any difference in any trial are named in the panel
+        instead of drawn on top of each other.
     """
     _require(rounds["setting"], titles)
-    figure, axes = _panels(len(titles), height=4.4, share_y=log)
-    for axis, (setting, title) in zip(axes, titles.items(), strict=True):
-        chosen = rounds[rounds["setting"] == setting]
-        for place, policy in enumerate(chosen["policy"].unique()):
+    width = 2.9 if len(titles) < 4 else 2.3  # of a panel: a wide figure is read in a narrow column
+    figure, axes = plt.subplots(
+        2, len(titles), figsize=(width * len(titles) + 0.9, 5.6), squeeze=False, layout="constrained",
+        sharex="col", height_ratios=(3, 4),
+    )  # fmt: skip
+    for column, (setting, title) in enumerate(titles.items()):
+        curves = _curves(rounds, setting)
+        top, bottom = axes[:, column]
+        reference = "oful" if "oful" in curves else "eofd"
+        for place, policy in enumerate(p for p in _FRAME if p in curves and p in (reference, "random")):
             style = STYLES[policy]
-            curves = _cumulative(chosen[chosen["policy"] == policy])
-            _draw_curve(axis, curves, style, style.label, place / 5)
-        for place, (other, policy, name) in enumerate((variants or {}).get(setting, ())):
+            _draw_curve(top, curves[policy], style, style.label, place / 3, _deviation(curves[policy]))
+        others = [
+            (policy, curves[policy], STYLES[policy].label, False)
+            for policy in curves
+            if policy not in (reference, "random")
+        ]
+        for other, policy, name in (variants or {}).get(setting, ()):
             _require(rounds["setting"], {other: name})
-            curves = _cumulative(rounds[(rounds["setting"] == other) & (rounds["policy"] == policy)])
-            _draw_curve(axis, curves, STYLES[policy], name, place / 5 + 0.1, variant=True)
-        scale = "log" if log else "linear"
-        axis.set(title=title, xlabel="round t", yscale=scale, xlim=(1, chosen["round"].max()))
-        axis.grid(alpha=0.3, which="major")
-        axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    for axis in axes:  # when all is drawn: a limit that is set ends the scaling of a shared axis
-        axis.set_ylim(bottom=1 if log else 0)
-    axes[0].set_ylabel("cumulative regret (missed rewards)")
-    _legend_below(figure, axes)
-    return figure
-
-
-def round_times(timings: pd.DataFrame, titles: Mapping[str, str], policies: Sequence[str]) -> Figure:
-    """Average time per round, one panel per setting, on a logarithmic axis.
-
-    Parameters
-    ----------
-    timings : DataFrame
-        Columns setting, policy, trial, total_mean_ms.
-    titles : mapping
-        Panel titles by setting.
-    policies : sequence of str
-        Which policies to show, from top to bottom.
-
-    Returns
-    -------
-    Figure
-        Points are means over trials of a trial's mean time, whiskers one sample standard deviation.
-        No bars: their length would mean nothing on a logarithmic axis.
-    """
-    _require(timings["setting"], titles)
-    timed = timings.loc[timings["setting"].isin(list(titles)), "policy"]
-    shown = [policy for policy in policies if (timed == policy).any()]
-    figure, axes = _panels(len(titles), height=0.5 * len(shown) + 1.4, share_x=True)
-    for axis, (setting, title) in zip(axes, titles.items(), strict=True):
-        chosen = timings[timings["setting"] == setting]
-        for place, policy in enumerate(shown):
-            style = STYLES[policy]
-            times = chosen.loc[chosen["policy"] == policy, "total_mean_ms"]
-            if times.empty:
-                continue
-            mean, spread = float(times.mean()), float(times.std(ddof=1)) if len(times) > 1 else 0.0
-            axis.errorbar(
-                mean, place, xerr=spread, fmt=style.marker, color=style.colour, ecolor="black",
-                markersize=9, capsize=4,
-            )  # fmt: skip
-            axis.annotate(
-                f"{mean:.3g} ms", (mean + spread, place), va="center", xytext=(8, 0),
-                textcoords="offset points", fontsize=9,
-            )  # fmt: skip
-        axis.set(title=title, xscale="log", xlabel="time per round (ms)")
-        axis.set_ylim(-0.6, len(shown) - 0.4)
-        axis.set_yticks(range(len(shown)), [label(policy) for policy in shown])
-        axis.invert_yaxis()
-        axis.grid(alpha=0.3, axis="x")
-    low, high = axes[0].get_xlim()
-    axes[0].set_xlim(low, high * 4)  # room for the numbers
+            others.append((policy, _curves(rounds, other)[policy], name, True))
+        _draw_differences(bottom, curves[reference], others)
+        top.set(title=title, xlim=(1, rounds.loc[rounds["setting"] == setting, "round"].max()))
+        top.set_ylim(bottom=0)
+        bottom.set(xlabel="round t")
+        if reference != "oful":
+            bottom.set_title("OFUL-MLogB was not played", fontsize=9)
+        for axis in (top, bottom):
+            axis.grid(alpha=0.3)
+            axis.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axes[0, 0].set_ylabel("cumulative regret")
+    axes[1, 0].set_ylabel("difference to the policy above")
+    _legend_below(figure, list(axes.flat))
     return figure
 
 
@@ -159,40 +132,75 @@ def save(figure: Figure, name: str) -> None:
     figure.savefig(target / f"{name}.pdf", metadata={"CreationDate": None, "Producer": None, "Creator": None})
 
 
-def _cumulative(rows: pd.DataFrame) -> pd.DataFrame:
-    """Cumulative regret, rounds by trials."""
-    return rows.pivot(index="round", columns="trial", values="regret").cumsum()
+def _curves(rounds: pd.DataFrame, setting: str) -> dict[str, pd.DataFrame]:
+    """Cumulative regret under a setting by policy, each rounds by trials."""
+    chosen = rounds[rounds["setting"] == setting]
+    return {
+        str(policy): rows.pivot(index="round", columns="trial", values="regret").cumsum()
+        for policy, rows in chosen.groupby("policy", observed=True, sort=False)
+    }
+
+
+def _deviation(curves: pd.DataFrame) -> pd.Series[float] | None:
+    """One sample standard deviation over trials; None for a single trial."""
+    return curves.std(axis=1, ddof=1) if curves.shape[1] > 1 else None
+
+
+def _half_interval(curves: pd.DataFrame) -> pd.Series[float] | None:
+    """Half the 95 % interval of Student's t over trials; None for fewer than three."""
+    n = curves.shape[1]
+    if n < 3:  # with one degree of freedom an interval says next to nothing
+        return None
+    half: pd.Series[float] = curves.std(axis=1, ddof=1) * (float(stats.t.ppf(0.975, n - 1)) / n**0.5)
+    return half
+
+
+def _draw_differences(
+    axis: Axes, reference: pd.DataFrame, others: Sequence[tuple[str, pd.DataFrame, str, bool]]
+) -> None:
+    """Differences to the reference within trials; policies without one are named."""
+    axis.axhline(0.0, color="0.4", linestyle=":", linewidth=1)
+    equal = []
+    for place, (policy, curves, name, variant) in enumerate(others):
+        difference = curves - reference
+        if np.allclose(difference, 0.0, atol=1e-9):
+            equal.append(name)
+            continue
+        _draw_curve(axis, difference, STYLES[policy], name, place / 5, _half_interval(difference), variant)
+    if equal:
+        axis.annotate(
+            "no difference in any trial:\n" + "\n".join(equal), (0.04, 0.04), xycoords="axes fraction",
+            va="bottom", fontsize=8, bbox={"facecolor": "white", "edgecolor": "0.6", "alpha": 0.9},
+        )  # fmt: skip
+    if len(equal) == len(others):
+        axis.set(ylim=(-1, 1), yticks=[0])
 
 
 def _draw_curve(
-    axis: Axes, curves: pd.DataFrame, style: Style, name: str, offset: float, variant: bool = False
+    axis: Axes,
+    curves: pd.DataFrame,
+    style: Style,
+    name: str,
+    offset: float,
+    half: pd.Series[float] | None,
+    variant: bool = False,
 ) -> None:
-    """Mean over trials with its band; symbols a tenth of the axis apart, since lines may coincide."""
+    """Mean over trials with a band; symbols a tenth of the axis apart, since lines may coincide."""
     mean, step = curves.mean(axis=1), max(len(curves) // 10, 1)
     axis.plot(
         mean.index, mean, color=style.colour, dashes=style.dashes, label=name, lw=1.0 if variant else 1.8,
         marker=style.marker, markersize=5, markerfacecolor="white" if variant else style.colour,
         markevery=(int(offset * step) % len(mean), step),
     )  # fmt: skip
-    if curves.shape[1] > 1:
-        spread = curves.std(axis=1, ddof=1)
-        low, high = np.maximum(mean - spread, 1e-3), mean + spread
+    if half is not None:
         shade = 0.06 if variant else 0.18
-        axis.fill_between(mean.index, low, high, color=style.colour, alpha=shade, lw=0)
+        axis.fill_between(mean.index, mean - half, mean + half, color=style.colour, alpha=shade, lw=0)
 
 
 def _require(settings: pd.Series[str], titles: Mapping[str, str]) -> None:
     missing = set(titles) - set(settings.astype(str))
     if missing or not titles:
         raise ValueError(f"titles must name settings of the table, got {sorted(missing) or 'none'}")
-
-
-def _panels(n: int, height: float, share_x: bool = False, share_y: bool = False) -> tuple[Figure, list[Axes]]:
-    figure, axes = plt.subplots(
-        1, n, figsize=(4.6 * n + 0.4, height), squeeze=False, layout="constrained",
-        sharex="all" if share_x else "none", sharey="all" if share_y else "none",
-    )  # fmt: skip
-    return figure, list(axes[0])
 
 
 def _legend_below(figure: Figure, axes: Sequence[Axes]) -> None:
@@ -202,5 +210,5 @@ def _legend_below(figure: Figure, axes: Sequence[Axes]) -> None:
         entries |= dict(zip(labels, handles, strict=True))
     figure.legend(
         list(entries.values()), list(entries), loc="outside lower center",
-        ncols=max(1, min(len(entries), 4)), frameon=False,
+        ncols=max(1, min(len(entries), 3)), frameon=False,
     )  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from compendium.claims.registry import slug
 from compendium.runs import attestation
+from compendium.runs.manifest import load_manifest
 from compendium.runs.run import Run, find_runs
 from compendium.system import paths
 from compendium.system.paths import FailureError
@@ -34,13 +35,88 @@ runs and checks every checksum; `mlogb run EXPERIMENT --profile paper --again` m
 """
 
 
+#: For each figure its heading, and what a reader should see in it.
+WORDS: Mapping[str, tuple[str, str]] = {
+    "bench_map": (
+        "Where sketching pays",
+        "To the right of the white line a round of EOFD-MLogB is faster than one of the strongest "
+        "OFUL-MLogB, by a factor that grows with Kd; a smaller m moves the line to the left.",
+    ),
+    "bench_time": (
+        "Time of a round against d",
+        "The forms of OFUL-MLogB that factor the full matrix leave the others early; the strongest form "
+        "stays with the sketch up to some hundreds of features and then rises twice as steeply.",
+    ),
+    "convergence": (
+        "Convergence of the parameter on the grid",
+        "Steps are as long at the end as at the beginning, at every pair (the grey dashes coincide with "
+        "the symbols), and the ringed pair of the paper is not where the error is least.",
+    ),
+    "grid_binary": (
+        "Regret on the grid, binary problem",
+        "Cells with the same ratio of the two parameters play alike; the paper's pair, in the full frame, "
+        "is one of many, and the least regret, in the dashed frame, is elsewhere.",
+    ),
+    "grid_multinomial": (
+        "Regret on the grid, multinomial problem",
+        "Cells with the same ratio of the two parameters play alike; the paper's pair, in the full frame, "
+        "is one of many, and the least regret, in the dashed frame, is elsewhere.",
+    ),
+    "mnist_regret": (
+        "Regret on MNIST",
+        "All that is compared lies in a strip at the foot of the upper panels. In the lower ones a policy "
+        "whose band holds zero cannot be told from the full Hessian: in the paper's setting all, tuned "
+        "all but the one without curvature.",
+    ),
+    "radius_scale": (
+        "Regret and coverage against the scale of the radius",
+        "With a small λ the regret is low where nothing is covered, and play is nearly random where all "
+        "is; with the theorem's λ the scale hardly matters.",
+    ),
+    "real_data_regret": (
+        "Regret on real data",
+        "The policy without curvature leaves zero on the digits and on the lectures; nobody does on "
+        "clothing and films.",
+    ),
+    "scale": (
+        "Time and memory against Kd",
+        "The lines of OFUL-MLogB and of the sketch part from where they cross; OFUL-MLogB ends where its "
+        "matrix was no longer played.",
+    ),
+    "sketch_size_cost": (
+        "What the sketch discards, and its time",
+        "The paper's λ keeps the factor of the bound near one whatever is discarded; the tuned one does "
+        "not. A sketch is faster than the strongest OFUL-MLogB only where Kd is large or m a small share "
+        "of it.",
+    ),
+    "sketch_size_regret": (
+        "Regret against the size of the sketch",
+        "With the paper's parameters nothing depends on the sketch; with tuned ones the regret comes down "
+        "to that of the full Hessian at once, at a tenth of Kd or only at Kd, as the spectrum decays.",
+    ),
+    "sketch_size_spectrum": (
+        "The sketching error and its bound",
+        "The bound is close to the error, so the tail of the spectrum tells what is lost.",
+    ),
+    "synthetic_binary_regret": (
+        "Regret on the binary problem",
+        "Above, whether anything was learned; below, that nobody's band leaves zero.",
+    ),
+    "synthetic_multinomial_regret": (
+        "Regret on the multinomial problem",
+        "Above, whether anything was learned; below, that tuned the sketch plays as if it had no "
+        "curvature, and the full Hessian better.",
+    ),
+}
+
+
 class Source(NamedTuple):
     """What figures are made from: a recorded run, or the benchmark.
 
     Attributes
     ----------
     title, name : str
-        Heading of its section, and its path from the project root.
+        Heading of its section, in words, and its path from the project root.
     files : str
         Path of what a reader opens first.
     notebook : str
@@ -70,6 +146,10 @@ def page(root: Path | None = None) -> str:
     for name, sidecar in sidecars.items():
         if not sidecar.get("alt"):
             raise FailureError(f"figures/{name}.json: add an entry `alt` that says what the figure shows")
+        if name not in WORDS:
+            raise FailureError(
+                f"figures/{name}.json: add the figure's heading to `WORDS` in {Path(__file__).name}"
+            )
         if sidecar.get("run") not in sources:
             raise FailureError(f"figures/{name}.json names {sidecar.get('run')}, which is no committed run")
     lines = [_row(name, sidecar, sources[sidecar["run"]]) for name, sidecar in sidecars.items()]
@@ -85,7 +165,11 @@ def anchor(run: Run) -> str:
 
 
 def _title(run: Run) -> str:
-    return f"{run.record['experiment']}, {run.path.name}"
+    """The title of its experiment, with what tells it from the experiment's other runs."""
+    known = load_manifest().experiments.get(run.record["experiment"])
+    title = known.title if known else str(run.record["experiment"])
+    point = run.record.get("point") or {}
+    return f"{title}: {', '.join(map(str, point.values()))}" if point else title
 
 
 def _of_run(run: Run) -> Source:
@@ -97,12 +181,12 @@ def _bench(root: Path) -> Iterator[Source]:
     name = "benchmarks/results/bench.json"
     if (root / name).is_file():
         record = _read(root / name) | {"experiment": "benchmarks", "profile": "full"}
-        yield Source("benchmarks", name, name, "benchmarks/README.md", record)
+        yield Source("Benchmarks", name, name, "benchmarks/README.md", record)
 
 
 def _row(name: str, sidecar: Mapping[str, Any], source: Source) -> str:
     cells = [
-        f"[{name}](#{name}). {sidecar['alt']}",
+        f"[{WORDS[name][0]}](#{slug(WORDS[name][0])})",
         f"[{source.title}](#{slug(source.title)})",
         f"`{sidecar['git_commit'][:8]}`" if sidecar["git_commit"] else "not known",
         source.record["started"][:10],
@@ -116,7 +200,9 @@ def _section(source: Source, figures: Mapping[str, Mapping[str, Any]], root: Pat
     lines += ["| record | |", "|---|---|"]
     lines += [f"| {name} | {text} |" for name, text in _facts(source.record) if text]
     for name, sidecar in figures.items():
-        lines += ["", f"### {name}", "", f"![{sidecar['alt']}](../figures/{name}.png)", ""]
+        heading, seen = WORDS[name]
+        lines += ["", f"### {heading}", "", f"![{sidecar['alt']}](../figures/{name}.png)", ""]
+        lines += [f"*What to see.* {seen}", ""]
         place = _drawn_in((root / source.notebook).read_text(encoding="utf-8"), name)
         fragment = f"#{slug(place)}" if place else ""
         lines += [f"- Drawn in: [{place or 'the notebook'}](../{source.notebook}{fragment})"]

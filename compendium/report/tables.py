@@ -16,7 +16,7 @@ from scipy import stats
 
 from compendium.report.figures import label
 from compendium.system import paths
-from compendium.system.paths import FailureError, UsageError
+from compendium.system.paths import UsageError
 
 if TYPE_CHECKING:
     from compendium.runs.run import Run
@@ -145,12 +145,6 @@ def time_ratio(timings: pd.DataFrame, setting: str, policy: str, reference: str)
     return float((median[policy] / median[reference]).median())
 
 
-def mnist_headlines(final_regret: pd.DataFrame) -> list[str]:
-    """The sentences of `mnist_findings` about the two algorithms and about a small sketch."""
-    compared = [_mnist_comparison(final_regret, setting) for setting in _NAMES]
-    return compared + _mnist_small_sketch(final_regret)
-
-
 def _mnist_comparison(final_regret: pd.DataFrame, setting: str) -> str:
     n_trials = final_regret["trial"].nunique()
     eofd, oful, random = (_mean(final_regret, setting, policy) for policy in ("eofd", "oful", "random"))
@@ -190,7 +184,7 @@ def mnist_findings(final_regret: pd.DataFrame) -> list[str]:
     own = _mean(final_regret, "tuned for no curvature", "first-order")
     if np.isfinite(own):
         sentences.append(
-            f"With parameters of its own, chosen for it on the validation streams, the policy without "
+            "With parameters of its own, chosen for it on the validation streams, the policy without "
             f"curvature misses {own:.1f}, {_percent(own, _mean(final_regret, 'tuned', 'oful'))} against "
             "OFUL-MLogB in the tuned setting."
         )
@@ -265,8 +259,8 @@ def mnist_regret(run: Run) -> pd.DataFrame:
     return played.groupby(keys, observed=True, sort=False)["regret"].sum().reset_index()
 
 
-def readme_block(run: Run) -> str:
-    """The results block of the README, from a run of the MNIST experiment."""
+def mnist_block(run: Run) -> str:
+    """The comparison on MNIST in one table and in sentences, from a run of that experiment."""
     final = mnist_regret(run)
     times = time_table(run.timings).set_index(["setting", "policy"])["mean (ms)"]
     lines = ["| setting | policy | missed rewards (mean ± sd) | of random play | ms a round |"]
@@ -279,52 +273,17 @@ def readme_block(run: Run) -> str:
         )
     data = run.record["study"]["studies"][0]["data"][0]
     rounds, trials = (run.record["parameters"][name] for name in ("n_rounds", "n_trials"))
-    (notebook,) = run.path.glob("*.ipynb")
-    place = notebook.relative_to(paths.project_root()).as_posix()
+    jobs = run.record["environment"]["jobs"]
     lines += [
         "",
-        f"{trials} trials of {rounds:,} rounds on {data['rows']:,} of MNIST's {data['full_rows']:,} digits; "
-        f"[the executed notebook, with its tables and record beside it]({place}). What they say:",
+        f"{trials} trials of {rounds:,} rounds on {data['rows']:,} of MNIST's {data['full_rows']:,} "
+        f"digits. The times of the table are from trials played {jobs} at a time; those below, and the "
+        "verdicts on time, are from the timing trials, played one at a time.",
         "",
     ]
-    sentences = mnist_findings(final) + time_findings(run.timings)
+    alone = run.timings[run.timings["setting"].astype(str).str.endswith("timed")]
+    sentences = mnist_findings(final) + time_findings(alone)
     return "\n".join(lines + [f"- {sentence}" for sentence in sentences]) + "\n"
-
-
-def mnist_run() -> Run:
-    """The one run of the MNIST experiment that the README shows.
-
-    Raises
-    ------
-    FailureError
-        If there is no run of the paper profile, or more than one.
-    """
-    from compendium.runs.run import find_runs
-
-    runs = find_runs("mnist", "paper")
-    if len(runs) != 1:
-        raise FailureError(f"the README needs exactly one run of mnist's paper profile, found {len(runs)}")
-    return runs[0]
-
-
-def update_readme(check: bool = False) -> None:
-    """Write the results block of the README from the committed run, or check that it is current.
-
-    Parameters
-    ----------
-    check : bool
-        Change nothing; raise if the block differs.
-
-    Raises
-    ------
-    FailureError
-        If there is no run of the paper profile, or the block differs under `check`.
-    UsageError
-        If the README has no results block.
-    """
-    run, path = mnist_run(), paths.project_root() / "README.md"
-    if write_if_changed(path, with_block(path, "results", readme_block(run)), check):
-        raise FailureError("the README's results differ from the committed run: run `make readme`")
 
 
 def with_block(path: Path, name: str, block: str) -> str:

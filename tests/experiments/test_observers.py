@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from compendium.experiments.convergence import movements
 from compendium.experiments.coverage import distances
 from compendium.experiments.problems import Digits, Synthetic
 from compendium.experiments.setting import Setting
@@ -58,6 +61,31 @@ def test_no_radius_covers_a_truth_that_is_not_the_estimate():
 def test_distances_need_a_truth():
     with pytest.raises(ValueError, match="so the problem synthetic, got Digits"):
         distances(SETTING.model_copy(update={"problem": Digits()}), 3, 1, seed=3, experiment="observed")
+
+
+def test_movements_are_the_steps_and_the_error_of_each_game():
+    n_rounds, expected = 30, []
+    for trial in range(2):
+        parameters, regret = [], 0.0
+        for policy, truth, candidates, chosen in rounds(trial, n_rounds + 1):  # without the last round
+            parameters.append(policy.parameter.copy())
+            error, norm = np.linalg.norm(policy.parameter - truth), np.linalg.norm(policy.parameter)
+            if len(parameters) <= n_rounds:
+                values = candidates.probabilities[:, 1:] @ SETTING.problem.environment().rewards
+                regret += values.max() - values[chosen]
+        steps = [np.linalg.norm(after - before) for before, after in itertools.pairwise(parameters)]
+        expected.append(
+            {"setting": "small", "policy": "eofd", "trial": trial, "first_steps": np.mean(steps[:3]),
+             "last_steps": np.mean(steps[-3:]), "error": error, "norm": norm, "regret": regret}
+        )  # fmt: skip
+    alone = SETTING.model_copy(update={"policies": ("eofd", "random")})  # random play has no parameter
+    found = movements([alone], n_rounds, 2, seed=3, experiment="observed")
+    pd.testing.assert_frame_equal(found, pd.DataFrame(expected), rtol=1e-12)
+
+
+def test_movements_need_a_truth():
+    with pytest.raises(ValueError, match="the true parameter must be known"):
+        movements([SETTING.model_copy(update={"problem": Digits()})], 3, 1, seed=3, experiment="observed")
 
 
 def test_the_tracked_spectrum_is_that_of_the_accumulated_hessian():

@@ -14,6 +14,7 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -544,6 +545,22 @@ def test_the_map_sets_like_beside_like(quick_run):
     assert set(ratios["form"]) == set(HERE) & set(LIBRARY)
     figure = figures.speedup_map(table)
     assert len(figure.axes) == len(set(HERE) & set(LIBRARY)) + 1  # and the colour bar
+
+
+def test_the_border_of_the_map_runs_along_edges_between_faster_and_slower_cells():
+    values = np.array([[0.5, 2.0, 3.0], [0.4, 0.9, 1.0], [np.nan, 0.2, 5.0]])
+    _, axis = plt.subplots()
+    figures._line_of_one(axis, np.array([1, 2, 3, 4]), np.array([10, 20, 30, 40]), values)
+    black, white = axis.collections
+    assert np.array_equal(black.get_segments(), white.get_segments())
+    sides = {tuple(map(tuple, side)) for side in white.get_segments()}
+    assert sides == {
+        ((2, 10), (2, 20)),  # between 0.5 and 2
+        ((3, 20), (3, 30)),  # between 0.9 and 1
+        ((3, 30), (3, 40)),  # between 0.2 and 5
+        ((2, 20), (3, 20)),  # between 2 and 0.9, one above the other
+    }
+    plt.close("all")
 
 
 @pytest.mark.parametrize("module", [plan, regret, report, roofline, timing])

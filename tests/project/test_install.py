@@ -61,7 +61,8 @@ def test_the_example_of_the_readme_plays_where_only_the_library_is_installed(pyt
     program = f"{EXAMPLE}\nimport sys\nprint(policy.rounds, sorted({{n.split('.')[0] for n in sys.modules}}))"
     played = run(python, "-I", "-c", program, cwd=tmp_path)
     assert played.returncode == 0, played.stderr
-    assert played.stdout.startswith("200 ")
+    assert played.stdout.startswith("{'EOFD': ")
+    assert "\n1000 " in played.stdout
     assert "'mlogb_core'" in played.stdout
     assert "'compendium'" not in played.stdout
 

@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 from compendium import cli
 from compendium.experiments.study import Study
 from compendium.experiments.trials import Setting, TrialSpec
-from compendium.report import results
+from compendium.report import readme, results
 from compendium.report import tables as report
 from compendium.runs import manifest, notebooks
 from compendium.runs import run as runs
@@ -100,11 +100,16 @@ def test_installed_packages_are_the_locked_ones():
                 assert locked.specifier.contains(version(locked.name))
 
 
-def test_readme_example_runs():
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    scope: dict[str, object] = {}
-    exec(code, scope)
-    assert scope["policy"].rounds == 200
+def test_the_example_of_the_readme_prints_what_the_readme_says(capsys):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    said = re.findall(r"`(\{'EOFD': [^`]*\})`", text)
+    for regularization, line in zip(("1.0", "0.1"), said, strict=True):
+        scope: dict[str, object] = {}
+        changed = code.replace("regularization=1.0", f"regularization={regularization}")
+        exec(changed, scope)
+        assert {policy.rounds for policy in scope["policies"].values()} == {1000}
+        assert capsys.readouterr().out == f"{line}\n"
 
 
 def test_links_of_the_pages_lead_somewhere():
@@ -178,8 +183,29 @@ def test_the_results_page_shows_the_committed_runs():
     results.write(check=True)
 
 
-def test_readme_shows_the_committed_run():
-    report.update_readme(check=True)
+def test_readme_shows_the_committed_runs():
+    readme.update(check=True)
+
+
+def test_what_the_readme_says_in_bold_follows_from_the_committed_runs():
+    """Its three sentences have computed numbers; the words between them are held to these here."""
+    mnist = the_run("mnist")
+    paper, tuned = (readme._final(mnist, setting) for setting in ("paper", "tuned"))
+    # In the paper's setting the numbers of the sketch play no part in the choice.
+    assert readme._eigenvalue(mnist, "paper") < 1
+    assert (paper["eofd"] == paper["oful"]).all()
+    for other in ("greedy", "first-order"):
+        _, low, high = report.interval(paper[other] - paper["eofd"])
+        assert low <= 0 <= high
+    # Tuned, the Hessian counts.
+    assert report.interval(tuned["first-order"] - tuned["oful"])[1] > 0
+    # A sketch is faster than the strongest form at large Kd or with a small m, than the printed one always.
+    sizes = list(readme._speed_at_sizes(the_run("scale")))
+    assert sizes[-1][1] > readme._FASTER
+    assert [ratio for _, ratio in sizes] == sorted(ratio for _, ratio in sizes)
+    assert readme._small_sketch(the_run("sketch_size"))[1] > 1
+    for _, experiment, case, setting in readme._ROWS:
+        assert readme._ratio(readme.only_run(experiment, case), f"{setting}, timed", "oful-printed") > 2
 
 
 def test_comparison_uses_what_the_validation_run_chose():
@@ -277,7 +303,7 @@ def test_smoke_batch_end_to_end(tmp_path, monkeypatch, capsys):
     assert set(run.results["policy"]) == {"eofd", "oful", "first-order", "greedy", "random"}
     assert run.record["study"]["studies"][0]["data"][0]["rows"] in (5000, 70000)
     names = {path.name for path in (tmp_path / "figures" / "local").iterdir()}
-    assert {"mnist_regret.png", "mnist_regret.pdf", "mnist_regret.json", "mnist_time.png"} <= names
+    assert {"mnist_regret.png", "mnist_regret.pdf", "mnist_regret.json"} <= names
     assert str(tmp_path) not in (run.path / "record.json").read_text()
     assert "figures/local/mnist_regret.png" in capsys.readouterr().out
 

@@ -18,7 +18,7 @@ from matplotlib.colors import to_hex
 from compendium.experiments.policies import COMPARISON
 from compendium.experiments.policies import POLICIES as ENTRIES
 from compendium.report import figures
-from compendium.report.figures import STYLES, regret_curves, round_times, save
+from compendium.report.figures import STYLES, regret_curves, save
 
 POLICIES = tuple(ENTRIES)
 TITLES = {"b": "the first panel", "a": "the second panel"}
@@ -39,13 +39,6 @@ def make_rounds(policies=COMPARISON, n_trials=N_TRIALS, settings=("a", "b")):
     return frame.assign(regret=rng.random(len(frame)) * (1 + frame["policy"].map(POLICIES.index)))
 
 
-def make_timings(policies=POLICIES, n_trials=N_TRIALS):
-    rng = np.random.default_rng(6)
-    index = itertools.product("ab", policies, range(n_trials))
-    frame = pd.DataFrame(index, columns=["setting", "policy", "trial"])
-    return frame.assign(total_mean_ms=rng.random(len(frame)) + 0.5 + frame["policy"].map(POLICIES.index))
-
-
 def cumulative(rounds, setting, policy):
     """Trials by rounds, summed up, without pandas."""
     rows = rounds[(rounds["setting"] == setting) & (rounds["policy"] == policy)]
@@ -64,49 +57,100 @@ def dash_pattern(line):
 # Regret
 
 
+def panels(figure):
+    """The panels by setting: the upper and the lower one."""
+    n = len(figure.axes) // 2
+    return list(zip(figure.axes[:n], figure.axes[n:], strict=True))
+
+
+def band(axis, policy):
+    """The corners of a policy's band."""
+    bands = {to_hex(one.get_facecolor()[0]): one for one in axis.collections}
+    return bands[to_hex(STYLES[policy].colour)].get_paths()[0].vertices
+
+
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_lines_and_bands_are_those_of_the_table(shuffled):
     rounds = make_rounds()
     given = rounds.sample(frac=1.0, random_state=1) if shuffled else rounds
     figure = regret_curves(given, TITLES)
-    assert [axis.get_title() for axis in figure.axes] == list(TITLES.values())
-    for axis, setting in zip(figure.axes, TITLES, strict=True):
-        lines = {line.get_label(): line for line in axis.lines}
-        assert len(lines) == len(axis.lines) == len(axis.collections) == len(COMPARISON)
-        bands = {to_hex(band.get_facecolor()[0]): band for band in axis.collections}
-        for policy in COMPARISON:
-            total = cumulative(rounds, setting, policy)
-            line = lines[STYLES[policy].label]
-            np.testing.assert_array_equal(line.get_xdata(), np.arange(1, N_ROUNDS + 1))
-            np.testing.assert_allclose(line.get_ydata(), total.mean(axis=0), rtol=1e-12)
-            vertices = bands[to_hex(STYLES[policy].colour)].get_paths()[0].vertices
-            deviation = np.sqrt(((total - total.mean(axis=0)) ** 2).sum(axis=0) / (N_TRIALS - 1))
-            for t in range(N_ROUNDS):
-                y = vertices[vertices[:, 0] == t + 1, 1]
-                mean = total[:, t].mean()
-                assert y.max() == pytest.approx(mean + deviation[t], rel=1e-12)
-                # The axis is logarithmic: a band ends above zero, below everything that is shown.
-                assert y.min() == pytest.approx(max(mean - deviation[t], 1e-3), rel=1e-12)
-        assert axis.get_ylim()[0] == 1
+    assert [top.get_title() for top, _ in panels(figure)] == list(TITLES.values())
+    for (top, bottom), setting in zip(panels(figure), TITLES, strict=True):
+        full = cumulative(rounds, setting, "oful")
+        shown = {
+            top: {policy: cumulative(rounds, setting, policy) for policy in ("oful", "random")},
+            bottom: {
+                policy: cumulative(rounds, setting, policy) - full
+                for policy in COMPARISON
+                if policy not in ("oful", "random")
+            },
+        }
+        # Above a sample standard deviation; below half the interval of Student's t, 3 degrees of freedom.
+        factors = {top: 1.0, bottom: 3.182446305284263 / np.sqrt(N_TRIALS)}
+        for axis, curves in shown.items():
+            lines = {line.get_label(): line for line in axis.lines}
+            lines = {name: line for name, line in lines.items() if not name.startswith("_")}
+            assert set(lines) == {STYLES[policy].label for policy in curves}
+            assert len(axis.collections) == len(curves)
+            for policy, total in curves.items():
+                line = lines[STYLES[policy].label]
+                np.testing.assert_array_equal(line.get_xdata(), np.arange(1, N_ROUNDS + 1))
+                np.testing.assert_allclose(line.get_ydata(), total.mean(axis=0), rtol=1e-12, atol=1e-12)
+                deviation = np.sqrt(((total - total.mean(axis=0)) ** 2).sum(axis=0) / (N_TRIALS - 1))
+                vertices = band(axis, policy)
+                for t in range(N_ROUNDS):
+                    y = vertices[vertices[:, 0] == t + 1, 1]
+                    mean, half = total[:, t].mean(), factors[axis] * deviation[t]
+                    assert (y.min(), y.max()) == pytest.approx(
+                        (mean - half, mean + half), rel=1e-9, abs=1e-12
+                    )
+        assert top.get_ylim()[0] == 0
+
+
+def test_policies_without_a_difference_are_named_and_not_drawn():
+    rounds = make_rounds()
+    copied = rounds["policy"] == "eofd"
+    rounds.loc[copied, "regret"] = rounds.loc[rounds["policy"] == "oful", "regret"].to_numpy()
+    ((_, bottom),) = panels(regret_curves(rounds, {"a": "alone"}))
+    labels = {line.get_label() for line in bottom.lines}
+    assert STYLES["eofd"].label not in labels
+    assert STYLES["greedy"].label in labels
+    (text,) = bottom.texts
+    assert text.get_text().splitlines() == ["no difference in any trial:", STYLES["eofd"].label]
+
+
+def test_without_the_full_hessian_the_sketch_takes_its_place_and_the_panel_says_so():
+    rounds = make_rounds(("eofd", "greedy", "random"))
+    ((top, bottom),) = panels(regret_curves(rounds, {"a": "alone"}))
+    assert {line.get_label() for line in top.lines} == {STYLES["eofd"].label, STYLES["random"].label}
+    difference = cumulative(rounds, "a", "greedy") - cumulative(rounds, "a", "eofd")
+    (line,) = (line for line in bottom.lines if line.get_label() == STYLES["greedy"].label)
+    np.testing.assert_allclose(line.get_ydata(), difference.mean(axis=0), atol=1e-12)
+    assert bottom.get_title() == "OFUL-MLogB was not played"
 
 
 @pytest.mark.parametrize("policies", [COMPARISON, POLICIES])
 def test_lines_can_be_told_apart(policies):
     figure = regret_curves(make_rounds(policies), TITLES)
-    for axis in figure.axes:
-        assert len({dash_pattern(line) for line in axis.lines}) == len(policies)
-        assert len({line.get_color() for line in axis.lines}) == len(policies)
-        for line in axis.lines:
+    for top, bottom in panels(figure):
+        lines = [
+            line for axis in (top, bottom) for line in axis.lines if not line.get_label().startswith("_")
+        ]
+        assert len({dash_pattern(line) for line in lines}) == len(policies)
+        assert len({line.get_color() for line in lines}) == len(policies)
+        for line in lines:
             (style,) = (s for s in STYLES.values() if s.label == line.get_label())
             assert (line.get_color(), dash_pattern(line)) == (style.colour, style.dashes)
 
 
 def test_variants_are_thin_hollow_lines_of_another_setting():
     rounds = make_rounds()
-    (axis,) = regret_curves(rounds, {"a": "A"}, {"a": [("b", "eofd", "EOFD elsewhere")]}).axes
-    (line,) = (line for line in axis.lines if line.get_label() == "EOFD elsewhere")
-    np.testing.assert_allclose(line.get_ydata(), cumulative(rounds, "b", "eofd").mean(axis=0), rtol=1e-12)
-    (own,) = (line for line in axis.lines if line.get_label() == STYLES["eofd"].label)
+    variants = {"a": [("b", "eofd", "EOFD elsewhere")]}
+    ((_, bottom),) = panels(regret_curves(rounds, {"a": "A"}, variants))
+    (line,) = (line for line in bottom.lines if line.get_label() == "EOFD elsewhere")
+    difference = cumulative(rounds, "b", "eofd") - cumulative(rounds, "a", "oful")
+    np.testing.assert_allclose(line.get_ydata(), difference.mean(axis=0), rtol=1e-12, atol=1e-12)
+    (own,) = (line for line in bottom.lines if line.get_label() == STYLES["eofd"].label)
     assert line.get_linewidth() < own.get_linewidth()
     assert (line.get_markerfacecolor(), own.get_markerfacecolor()) == ("white", STYLES["eofd"].colour)
     with pytest.raises(ValueError, match="titles must name settings of the table"):
@@ -115,11 +159,12 @@ def test_variants_are_thin_hollow_lines_of_another_setting():
 
 def test_axes_and_legend():
     figure = regret_curves(make_rounds(), TITLES)
-    assert [axis.get_xlabel() for axis in figure.axes] == ["round t"] * 2
-    assert figure.axes[0].get_ylabel() == "cumulative regret (missed rewards)"
-    assert [axis.get_yscale() for axis in figure.axes] == ["log"] * 2
+    assert [bottom.get_xlabel() for _, bottom in panels(figure)] == ["round t"] * 2
+    top, bottom = panels(figure)[0]
+    assert (top.get_ylabel(), bottom.get_ylabel()) == ("cumulative regret", "difference to the policy above")
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == [STYLES[name].label for name in COMPARISON]
+    shown = {text.get_text() for text in legend.get_texts()}
+    assert shown == {STYLES[name].label for name in COMPARISON}
 
 
 def test_the_legend_names_lines_of_every_panel():
@@ -131,71 +176,32 @@ def test_the_legend_names_lines_of_every_panel():
     assert shown == {STYLES[name].label for name in COMPARISON}
 
 
-def test_one_trial_has_no_band():
-    figure = regret_curves(make_rounds(n_trials=1), {"a": "alone"})
-    (axis,) = figure.axes
-    assert len(axis.lines) == len(COMPARISON)
-    assert not axis.collections
+@pytest.mark.parametrize(("n_trials", "bands"), [(1, (0, 0)), (2, (2, 0)), (3, (2, 3))])
+def test_bands_need_trials(n_trials, bands):
+    """One trial has no spread, and two trials no interval that says anything."""
+    ((top, bottom),) = panels(regret_curves(make_rounds(n_trials=n_trials), {"a": "alone"}))
+    assert (len(top.collections), len(bottom.collections)) == bands
 
 
 def test_categories_without_rows_are_not_drawn():
     rounds = make_rounds(("eofd", "oful")).astype({"policy": pd.CategoricalDtype(list(POLICIES))})
-    assert len(regret_curves(rounds, {"a": "alone"}).axes[0].lines) == 2
-
-
-# Times
-
-
-def test_points_and_whiskers_are_those_of_the_table():
-    timings = make_timings()
-    order = ["oful", "eofd", "random"]
-    figure = round_times(timings, TITLES, order)
-    for axis, setting in zip(figure.axes, TITLES, strict=True):
-        assert axis.get_title() == TITLES[setting]
-        assert axis.get_xlabel() == "time per round (ms)"
-        assert axis.get_xscale() == "log"
-        assert [text.get_text() for text in axis.get_yticklabels()] == [STYLES[p].label for p in order]
-        assert axis.yaxis_inverted()  # from top to bottom
-        assert len(axis.containers) == len(order)
-        assert not axis.patches  # bars have no meaning on a logarithmic axis
-        for place, (policy, container) in enumerate(zip(order, axis.containers, strict=True)):
-            point, (whisker,) = container.lines[0], container.lines[2]
-            chosen = (timings["setting"] == setting) & (timings["policy"] == policy)
-            times = timings.loc[chosen, "total_mean_ms"].to_numpy()
-            assert point.get_xdata()[0] == pytest.approx(times.mean(), rel=1e-12)
-            assert point.get_ydata()[0] == pytest.approx(place)
-            assert to_hex(point.get_color()) == STYLES[policy].colour.lower()
-            assert point.get_marker() == STYLES[policy].marker
-            ((low, _), (high, _)) = whisker.get_segments()[0]
-            spread = np.sqrt(((times - times.mean()) ** 2).sum() / (N_TRIALS - 1))
-            assert (low, high) == pytest.approx((times.mean() - spread, times.mean() + spread))
-        assert [text.get_text().strip() for text in axis.texts] == [
-            f"{c.lines[0].get_xdata()[0]:.3g} ms" for c in axis.containers
-        ]
-
-
-def test_policies_that_were_not_timed_leave_no_gap():
-    figure = round_times(make_timings(("eofd", "oful-printed")), {"a": "alone"}, list(POLICIES))
-    (axis,) = figure.axes
-    labels = [text.get_text() for text in axis.get_yticklabels()]
-    assert labels == [STYLES["eofd"].label, STYLES["oful-printed"].label]
-    assert [c.lines[0].get_ydata()[0] for c in axis.containers] == pytest.approx([0, 1])
+    ((top, bottom),) = panels(regret_curves(rounds, {"a": "alone"}))
+    assert [line.get_label() for line in top.lines] == [STYLES["oful"].label]
+    assert len([line for line in bottom.lines if not line.get_label().startswith("_")]) == 1
 
 
 @pytest.mark.parametrize("titles", [{"gone": "no such setting"}, {}])
 def test_a_panel_without_rows_is_refused(titles):
     with pytest.raises(ValueError, match="titles must name settings of the table"):
-        round_times(make_timings(), titles, list(POLICIES))
-    with pytest.raises(ValueError, match="titles must name settings of the table"):
         regret_curves(make_rounds(("eofd",)), titles)
 
 
-def test_one_timed_trial_has_no_spread():
-    timings = make_timings(("eofd",), n_trials=1)
-    (axis,) = round_times(timings, {"a": "alone"}, ["eofd"]).axes
-    (container,) = axis.containers
-    ((low, _), (high, _)) = container.lines[2][0].get_segments()[0]
-    assert low == high == timings["total_mean_ms"][0]
+@pytest.mark.parametrize("n_panels", [1, 3, 4])
+def test_a_figure_can_be_read_in_a_column(n_panels):
+    """Ten-point type stays above six points where the figure is scaled to seven inches."""
+    settings = [f"s{i}" for i in range(n_panels)]
+    figure = regret_curves(make_rounds(settings=settings), {name: name for name in settings})
+    assert 10.0 * 7.0 / figure.get_figwidth() > 6.0
 
 
 # Saving
@@ -204,7 +210,7 @@ def test_one_timed_trial_has_no_spread():
 def draw():
     return [
         regret_curves(make_rounds(), TITLES),
-        round_times(make_timings(), TITLES, list(POLICIES)),
+        regret_curves(make_rounds(POLICIES), TITLES),
     ]
 
 
@@ -223,10 +229,10 @@ def test_the_same_tables_give_the_same_bytes(tmp_path, monkeypatch):
         (tmp_path / attempt).mkdir()
         monkeypatch.setenv("MLOGB_RUN_DIR", str(tmp_path / attempt))
         monkeypatch.setenv("SOURCE_DATE_EPOCH", now)  # as if drawn on another day
-        for name, figure in zip(("regret", "time"), draw(), strict=True):
+        for name, figure in zip(("all", "regret"), draw(), strict=True):
             save(figure, name)
         files = sorted((tmp_path / attempt / "figures").iterdir())
-        assert [file.name for file in files] == ["regret.pdf", "regret.png", "time.pdf", "time.png"]
+        assert [file.name for file in files] == ["all.pdf", "all.png", "regret.pdf", "regret.png"]
         contents.append([file.read_bytes() for file in files])
     assert contents[0] == contents[1]
     pdf, png = contents[0][:2]
@@ -261,17 +267,18 @@ def test_styles_differ(attribute):
     assert len({getattr(style, attribute) for style in STYLES.values()}) == len(STYLES)
 
 
-@pytest.mark.parametrize("log", [True, False])
-def test_every_panel_shows_all_of_its_curves(log):
+def test_every_panel_shows_all_of_its_curves():
     """The second panel's regret is a hundred times that of the first."""
     rounds = make_rounds()
     larger = rounds["setting"] == list(TITLES)[-1]
     rounds.loc[larger, "regret"] *= 100.0
-    figure = regret_curves(rounds, TITLES, log=log)
-    for axis, setting in zip(figure.axes, TITLES, strict=True):
+    for (top, bottom), setting in zip(panels(regret_curves(rounds, TITLES)), TITLES, strict=True):
         sums = rounds[rounds["setting"] == setting].groupby(["policy", "trial"])["regret"].sum()
-        assert axis.get_ylim()[1] >= sums.groupby("policy").mean().max()
-        assert axis.get_yscale() == ("log" if log else "linear")
+        means = sums.groupby("policy").mean()
+        assert top.get_ylim()[1] >= means[["oful", "random"]].max()
+        differences = (means - means["oful"]).drop("random")
+        low, high = bottom.get_ylim()
+        assert low <= differences.min() <= differences.max() <= high
 
 
 def test_an_axis_without_positive_values_is_not_logarithmic(tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compendium.claims.registry import headings
+from compendium.claims.registry import headings, slug
 from compendium.report import figures_page
 from compendium.runs import attestation, replay
 from compendium.runs import run as runs
@@ -28,12 +28,14 @@ def page() -> str:
 
 def test_every_committed_figure_is_there_with_its_sidecar(page):
     for name, sidecar in SIDECARS.items():
-        section = page.partition(f"\n### {name}\n")[2].partition("\n##")[0]
+        heading, seen = figures_page.WORDS[name]
+        section = page.partition(f"\n### {heading}\n")[2].partition("\n##")[0]
+        assert f"*What to see.* {seen}" in section
         assert f"![{sidecar['alt']}](../figures/{name}.png)" in section
         assert f"`{sidecar['results_sha256']}`" in section
         for digest in sidecar["sha256"].values():
             assert f"`{digest}`" in section
-        source = page.partition(f"\n### {name}\n")[0].rpartition("\n## ")[2]
+        source = page.partition(f"\n### {heading}\n")[0].rpartition("\n## ")[2]
         assert f"[{sidecar['run']}]" in source
         assert f"commit `{sidecar['git_commit']}`" in source
 
@@ -41,9 +43,7 @@ def test_every_committed_figure_is_there_with_its_sidecar(page):
 def test_every_committed_run_has_a_section_with_its_record(page):
     for run in runs.find_runs(profile="paper"):
         assert figures_page.anchor(run) in headings(page)
-        section = page.partition(f"\n## {run.record['experiment']}, {run.path.name}\n")[2].partition("\n## ")[
-            0
-        ]
+        section = page.partition(f"\n## {figures_page._title(run)}\n")[2].partition("\n## ")[0]
         assert f"| code | commit `{run.record['git_commit']}`, clean work tree" in section
         assert f"numpy {run.record['environment']['numpy']}" in section
         for name, value in run.record["parameters"].items():
@@ -85,6 +85,19 @@ def test_what_a_figure_shows_is_kept_when_it_is_drawn_again(tmp_path):
 @pytest.mark.parametrize("run", runs.find_runs(profile="paper"), ids=lambda run: run.path.name)
 def test_a_sidecar_with_words_is_as_the_run_left_it(run):
     assert list(replay.figure_problems(run)) == []
+
+
+def test_headings_are_words_and_lead_to_one_place():
+    titles = [figures_page._title(run) for run in runs.find_runs(profile="paper")]
+    titles += [heading for heading, _ in figures_page.WORDS.values()]
+    assert len({slug(title) for title in titles}) == len(titles)
+    for title in titles:
+        assert len(title.split()) >= 3
+        assert not re.search(r"[0-9a-f]{6}|_", title), title
+
+
+def test_every_heading_is_of_a_figure():
+    assert set(figures_page.WORDS) == set(SIDECARS)
 
 
 def test_every_figure_that_is_described_is_drawn_somewhere():

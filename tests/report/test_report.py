@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,14 +15,24 @@ from scipy import stats
 
 from compendium.claims.evidence import Line
 from compendium.experiments.policies import COMPARISON
+from compendium.report import readme, results
 from compendium.report import tables as report
 from compendium.report.figures import label
-from compendium.report.results import CONDITION, NOT, REPRODUCED, UNDECIDED, Comparison, Finding, data
-from compendium.runs import run as runs
+from compendium.report.results import (
+    CONDITION,
+    NOT,
+    NOTHING,
+    REPRODUCED,
+    UNDECIDED,
+    Comparison,
+    Finding,
+    data,
+)
 from compendium.system.paths import FailureError, UsageError
 
 N_TRIALS = 5
 MEANS = {"eofd": 40.0, "oful": 50.0, "first-order": 60.0, "greedy": 30.0, "random": 180.0}
+BLOCK = "1. It saves 80 % from Kd = 1,000 on.\n\n| a | 38.4 |\n"
 README = "# A project\n\n<!-- results: begin -->\nold\n<!-- results: end -->\n\nThe rest.\n"
 
 
@@ -195,7 +207,6 @@ def test_sentences_of_the_comparison():
     sentences = report.mnist_findings(final)
     assert len(sentences) == 7
     paper, flat, tuned, _, greedy, _, small = sentences
-    assert report.mnist_headlines(final) == [paper, tuned, small]
     difference = stats.ttest_1samp(values(final, "paper", "eofd") - values(final, "paper", "oful"), 0.0)
     low, high = difference.confidence_interval(0.95)
     assert paper == (
@@ -294,36 +305,31 @@ def test_which_times_are_compared():
     assert report.time_findings(timings[timings["policy"] != "eofd"]) == []
 
 
-# The README
+# MNIST in numbers
 
 
-@pytest.fixture
-def root(tmp_path, monkeypatch):
-    """A project with a README, and one finished run of the paper profile that also took times."""
-    (tmp_path / "experiments.yml").touch()
-    (tmp_path / "README.md").write_text(README)
-    monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
-    add_run(tmp_path)
-    return tmp_path
+class StoredRun(NamedTuple):
+    """What the tables need of a run."""
+
+    results: pd.DataFrame
+    timings: pd.DataFrame
+    record: dict
 
 
-def add_run(root, name="paper-0a1b2c3d", changes=()):
-    folder = root / "papermill_runs" / "mnist" / name
-    folder.mkdir(parents=True)
+def mnist_run(changes=()):
+    """A run of the MNIST experiment that also took times, four rounds long."""
     rows = make_regret(changes).loc[lambda frame: frame.index.repeat(4)]
     rows["regret"] /= 4  # the regret of four rounds
     rows["round"] = np.tile(np.arange(1, 5), len(rows) // 4)
     timed = rows[(rows["setting"] == "paper") & rows["policy"].isin(["eofd", "oful"])]
     timed = timed[timed["round"] == 1].assign(setting="paper, timed")  # a shorter trial
     both = pd.concat([rows.astype({"setting": str}), timed], ignore_index=True)
-    as_categories(both).to_parquet(folder / "results.parquet")
     timings = [
         make_timings({**dict.fromkeys(COMPARISON, 1.0), "oful": 300.0}),
         make_timings({"eofd": 1.0}, ["tuned, m = 5"]),
         make_timings({"eofd": 1.0, "oful": 5.0, "oful-printed": 50.0}, ["paper, timed"]),
     ]
     stacked = pd.concat([one.astype({"setting": str, "policy": str}) for one in timings], ignore_index=True)
-    as_categories(stacked).to_parquet(folder / "timings.parquet")
     studies = [
         {
             "settings": [{"name": name} for name in ("paper", "tuned", "tuned, m = 5")],
@@ -332,17 +338,11 @@ def add_run(root, name="paper-0a1b2c3d", changes=()):
         {"settings": [{"name": "paper, timed"}], "data": [{"rows": 5000, "full_rows": 70000}]},
     ]
     record = {
-        "started": "2026-11-27T00:00:00+00:00",
-        "experiment": "mnist",
-        "notebook": "mnist.md",
-        "overrides": {},
-        "files": {},
-        "figures": {},
         "parameters": {"n_rounds": 2000, "n_trials": N_TRIALS},
         "study": {"studies": studies},
+        "environment": {"jobs": 2},
     }
-    (folder / "record.json").write_text(json.dumps(record))
-    (folder / "mnist.ipynb").write_text("{}")
+    return StoredRun(as_categories(both), as_categories(stacked), record)
 
 
 def cells(block):
@@ -351,9 +351,9 @@ def cells(block):
     return [[cell.strip() for cell in row] for row in rows[1:]]
 
 
-def test_the_block(root):
-    (run,) = runs.find_runs("mnist", "paper")
-    block = report.readme_block(run)
+def test_the_block():
+    run = mnist_run()
+    block = report.mnist_block(run)
     final = make_regret()
     timings = run.timings
     expected = [
@@ -369,56 +369,58 @@ def test_the_block(root):
         assert float(milliseconds) == pytest.approx(mean, rel=0.051)
         assert "e" not in milliseconds
     assert "5 trials of 2,000 rounds on 5,000 of MNIST's 70,000 digits" in block
-    (place,) = re.findall(r"\[[^]]+\]\(([^)]+)\)", block)
-    assert place.startswith("papermill_runs/mnist/paper-0a1b2c3d")
-    assert (root / place).exists()
     bullets = [line[2:] for line in block.splitlines() if line.startswith("- ")]
-    assert bullets == report.mnist_findings(final) + report.time_findings(timings)
+    alone = timings[timings["setting"].astype(str) == "paper, timed"]
+    assert bullets == report.mnist_findings(final) + report.time_findings(alone)
     assert any("OFUL, as printed 50 (EOFD-MLogB saves 98%)" in bullet for bullet in bullets)
+    assert not any("300" in bullet for bullet in bullets)  # times of trials played two at a time
+
+
+def test_the_block_follows_the_run():
+    changed = mnist_run({("paper", "greedy"): 31.0})
+    assert "| paper | greedy (β = 0) | 31.0 ±" in report.mnist_block(changed)
+
+
+# The README
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A project with a README, whose block is made by a stand-in."""
+    (tmp_path / "experiments.yml").touch()
+    (tmp_path / "README.md").write_text(README)
+    monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
+    monkeypatch.setattr(readme, "block", lambda: BLOCK)
+    return tmp_path
 
 
 def test_writing_and_checking(root):
     path = root / "README.md"
     with pytest.raises(FailureError, match="make readme"):
-        report.update_readme(check=True)
+        readme.update(check=True)
     assert path.read_text() == README
-    report.update_readme()
-    (run,) = runs.find_runs("mnist", "paper")
-    assert path.read_text() == README.replace("old\n", report.readme_block(run))
-    report.update_readme(check=True)
+    readme.update()
+    assert path.read_text() == README.replace("old\n", BLOCK)
+    readme.update(check=True)
     before = path.stat().st_mtime_ns
-    report.update_readme()
+    readme.update()
     assert path.stat().st_mtime_ns == before  # nothing to write
 
 
 def test_every_digit_of_the_block_is_checked(root):
     path = root / "README.md"
-    report.update_readme()
+    readme.update()
     text = path.read_text()
     start = text.index("<!-- results: begin -->")
     places = [place.start() for place in re.finditer(r"\d", text) if start < place.start()]
-    assert len(places) > 100
-    for place in places[::25]:
+    assert len(places) > 5
+    for place in places:
         changed = "7" if text[place] != "7" else "8"
         path.write_text(text[:place] + changed + text[place + 1 :])
-        with pytest.raises(FailureError, match="differ from the committed run"):
-            report.update_readme(check=True)
+        with pytest.raises(FailureError, match="differ from the committed runs"):
+            readme.update(check=True)
     path.write_text(text.replace("The rest.", "Other words."))
-    report.update_readme(check=True)
-
-
-def test_the_block_follows_the_run(root):
-    report.update_readme()
-    run = root / "papermill_runs" / "mnist" / "paper-0a1b2c3d"
-    for file in run.iterdir():
-        file.unlink()
-    run.rmdir()
-    add_run(root, changes={("paper", "greedy"): 31.0})
-    with pytest.raises(FailureError, match="differ"):
-        report.update_readme(check=True)
-    report.update_readme()
-    report.update_readme(check=True)
-    assert "| paper | greedy (β = 0) | 31.0 ±" in (root / "README.md").read_text()
+    readme.update(check=True)
 
 
 @pytest.mark.parametrize("check", [False, True])
@@ -433,20 +435,88 @@ def test_the_block_follows_the_run(root):
 def test_markers_are_missing(root, check, text):
     (root / "README.md").write_text(text)
     with pytest.raises(UsageError, match="no block between <!-- results: begin -->"):
-        report.update_readme(check)
+        readme.update(check)
     assert (root / "README.md").read_text() == text
 
 
-@pytest.mark.parametrize("check", [False, True])
-def test_there_has_to_be_one_run(root, check):
-    add_run(root, "paper-ffffffff")
-    with pytest.raises(FailureError, match="exactly one run of mnist's paper profile, found 2"):
-        report.update_readme(check)
-    for folder in (root / "papermill_runs" / "mnist").iterdir():
-        folder.rename(folder.with_name(folder.name.replace("paper", "smoke")))
-    with pytest.raises(FailureError, match="found 0"):
-        report.update_readme(check)
-    assert (root / "README.md").read_text() == README
+def test_there_has_to_be_one_run(root, monkeypatch):
+    found = [
+        SimpleNamespace(record={"point": {"case": case}}) for case in ("binary", "multinomial", "binary")
+    ]
+    monkeypatch.setattr(readme, "find_runs", lambda experiment, profile: found)
+    assert readme.only_run("synthetic", "multinomial") is found[1]
+    with pytest.raises(FailureError, match="exactly one run of synthetic, binary, with the paper profile"):
+        readme.only_run("synthetic", "binary")
+    with pytest.raises(FailureError, match="is needed, found 3"):
+        readme.only_run("synthetic")
+
+
+def test_differences_in_the_readme_are_paired_and_relative():
+    final = make_regret().pivot_table(
+        index="trial", columns=["setting", "policy"], values="regret", observed=True
+    )
+    paper = final["paper"]
+    difference = stats.ttest_1samp(paper["eofd"] - paper["oful"], 0.0)
+    low, high = difference.confidence_interval(0.95)
+    expected = f"-20.0 % [{100 * low / 50:+.1f}, {100 * high / 50:+.1f}]"
+    assert readme._relative(paper, "eofd", "oful") == expected
+    assert readme._relative(paper, "oful", "oful") == "0"
+    shared = paper.assign(eofd=paper["oful"] + 5.0)
+    assert readme._relative(shared, "eofd", "oful") == "+10.0 % [+10.0, +10.0]"
+
+
+def test_times_of_the_readme_are_ratios_of_medians():
+    problem = {"rewards": [0.5, 1.0], "dimension": 50}
+    record = {"study": {"studies": [{"settings": [{"name": "small", "problem": problem | {"dimension": 5}},
+                                                  {"name": "large", "problem": problem}]}]}}  # fmt: skip
+    large = make_timings({"eofd": 1.0, "oful": 3.0}, ["large"])
+    small = make_timings({"eofd": 1.0, "oful": 0.5}, ["small"])
+    timings = pd.concat([large, small]).astype({"setting": str, "policy": str})
+    run = StoredRun(pd.DataFrame(), timings, record)
+    assert list(readme._speed_at_sizes(run)) == [(10, pytest.approx(0.5)), (100, pytest.approx(3.0))]
+
+
+# The verdicts
+
+
+def games(**means):
+    """Regret by trials and policies, with a little noise that all share but EOFD."""
+    noise = np.linspace(-1.0, 1.0, 10)
+    table = pd.DataFrame({policy: mean + noise for policy, mean in means.items()})
+    return table.assign(eofd=table["eofd"] + 0.5 * noise[::-1])
+
+
+@pytest.mark.parametrize(
+    ("final", "verdict"),
+    [
+        (games(eofd=52.0, oful=50.0, greedy=60.0, random=100.0), REPRODUCED),
+        (games(eofd=60.0, oful=50.0, greedy=60.5, random=100.0), NOT),
+        (games(eofd=55.0, oful=50.0, greedy=60.0, random=100.0), UNDECIDED),
+        (games(eofd=91.5, oful=91.0, greedy=92.0, random=100.0), NOTHING),  # nothing was learned
+        (games(eofd=50.0, oful=50.0, random=100.0).assign(eofd=lambda t: t["oful"]), NOTHING),
+        (games(eofd=60.0, oful=50.0, greedy=60.0, random=100.0).assign(eofd=lambda t: t["greedy"]), NOTHING),
+    ],
+)
+def test_when_a_comparable_regret_says_nothing(final, verdict):
+    assert results._comparable(final) == verdict
+
+
+@pytest.mark.parametrize(
+    ("mean", "verdict"),
+    [(50.0, NOT), (51.0, NOT), (52.5, UNDECIDED), (55.0, REPRODUCED), (59.9, UNDECIDED), (65.0, NOT)],
+)
+def test_an_overhead_of_ten_percent_is_one_that_can_be_seen(mean, verdict):
+    final = games(eofd=mean, oful=50.0, random=100.0)
+    assert results._about_a_tenth(final) == verdict
+    assert results._about_a_tenth(final.assign(eofd=final["oful"])) == NOT  # a sketch that decides nothing
+
+
+def test_equal_regret_in_every_trial_is_said():
+    final = games(eofd=50.0, oful=50.0, random=100.0)
+    same = results._compared("paper, S = 1", final.assign(eofd=final["oful"]), NOTHING)
+    assert (same.setting, same.condition) == ("paper", "S = 1")
+    assert same.figures.endswith("50% of random play; both have the same regret in every trial")
+    assert "every trial" not in results._compared("paper", final, REPRODUCED).figures
 
 
 def comparison(name, verdict):
@@ -470,6 +540,16 @@ def test_a_condition_names_what_tells_the_exceptions_from_the_rest():
     assert exception(a=one, b=comparison("b", NOT)) == "b"
 
 
+def test_settings_that_say_nothing_are_named_beside_the_verdict():
+    idle, one, other = comparison("a, S = 1", NOTHING), comparison("b", REPRODUCED), comparison("c", NOT)
+    assert Finding("C1", "it holds", [idle, one], []).remarks == " (nothing is said by: a, S = 1)"
+    assert Finding("C1", "it holds", [one, other], []).remarks == " (not: c)"
+    assert (
+        Finding("C1", "it holds", [idle, one, other], []).remarks == " (not: c. nothing is said by: a, S = 1)"
+    )
+    assert Finding("C1", "it holds", [idle], []).remarks == ""
+
+
 @pytest.mark.parametrize(
     ("verdicts", "together"),
     [
@@ -477,6 +557,10 @@ def test_a_condition_names_what_tells_the_exceptions_from_the_rest():
         ((REPRODUCED, NOT), CONDITION),
         ((NOT, NOT), NOT),
         ((NOT, UNDECIDED), UNDECIDED),
+        ((NOTHING, NOTHING), NOTHING),
+        ((NOTHING, NOT), NOT),
+        ((REPRODUCED, NOTHING), REPRODUCED),
+        ((REPRODUCED, NOTHING, NOT), CONDITION),
     ],
 )
 def test_the_verdict_of_a_statement_is_that_of_its_comparisons(verdicts, together):
@@ -486,6 +570,7 @@ def test_the_verdict_of_a_statement_is_that_of_its_comparisons(verdicts, togethe
 
 def test_the_registry_gets_what_was_decided_as_data():
     ours = [comparison("a, b", REPRODUCED), comparison("c", NOT), comparison("d", UNDECIDED)]
+    ours.append(comparison("e", NOTHING))
     finding = Finding("C1", "it holds", ours, [])
     lines = [Line("C1", "holds", "it holds, a, b", "9%"), Line("C1", "refuted", "it holds, c", "9%")]
     assert list(finding.evidence) == lines

@@ -400,11 +400,11 @@ def test_data_and_readme_call_their_modules(mlogb, monkeypatch):
     monkeypatch.setitem(sys.modules, "compendium.experiments.data", SimpleNamespace(load_mnist=damaged))
     assert mlogb("data") == (1, "", "digits.csv is damaged\n")
 
-    def update_readme(check: bool) -> None:
+    def update(check: bool) -> None:
         if check:
             raise FailureError("README.md is not up to date")
 
-    monkeypatch.setitem(sys.modules, "compendium.report.tables", SimpleNamespace(update_readme=update_readme))
+    monkeypatch.setitem(sys.modules, "compendium.report.readme", SimpleNamespace(update=update))
     assert mlogb("readme") == (0, "", "")
     assert mlogb("readme", "--check") == (1, "", "README.md is not up to date\n")
 

@@ -1,0 +1,91 @@
+"""How the parameter of a policy moves and where it ends, round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import joblib
+import numpy as np
+import pandas as pd
+from threadpoolctl import threadpool_limits
+
+from compendium.experiments.execution import Orders
+from compendium.experiments.problems import Synthetic
+from compendium.experiments.setting import Setting
+from mlogb_core.environments import SyntheticInstance
+from mlogb_core.policies import NewtonPolicy
+from mlogb_core.simulation import Round, run_trial, trial_streams
+
+
+def movements(
+    settings: Sequence[Setting], n_rounds: int, n_trials: int, *, seed: int, experiment: str
+) -> pd.DataFrame:
+    r"""Play the policies of the settings and follow their parameters.
+
+    Parameters
+    ----------
+    settings : sequence of Setting
+        Synthetic problems, whose true parameter :math:`W_\star` is known, with policies that take Newton
+        steps.
+    n_rounds, n_trials : int
+        T and the number of trials.
+    seed, experiment
+        Pick the random streams: those of a `Study` of the same name and seed.
+
+    Returns
+    -------
+    DataFrame
+        One row per setting, policy and trial: `first_steps` and `last_steps`, the means of
+        :math:`\|W_{t+1} - W_t\|` over the first and the last tenth of the rounds; `error`, the distance
+        :math:`\|W_{T+1} - W_\star\|` at the end; `norm`, the norm :math:`\|W_{T+1}\|`; and `regret`.
+
+    Raises
+    ------
+    ValueError
+        If a problem is not synthetic.
+    """
+    for setting in settings:
+        if not isinstance(setting.problem, Synthetic):
+            raise ValueError(f"the true parameter must be known, got {setting.problem!r} in {setting.name!r}")
+    games = [(setting, trial) for setting in settings for trial in range(n_trials)]
+    played = joblib.Parallel(n_jobs=Orders.from_environment().jobs)(
+        joblib.delayed(_game)(setting, n_rounds, seed, experiment, trial) for setting, trial in games
+    )
+    return pd.DataFrame([row for rows in played for row in rows])
+
+
+def _game(
+    setting: Setting, n_rounds: int, seed: int, experiment: str, trial: int
+) -> list[dict[str, str | int | float]]:
+    """The rows of one trial, one for each policy."""
+    environment = setting.problem.environment()
+    streams = trial_streams(seed, experiment, trial)
+    policies = setting.build(environment, streams.policy)
+    watched = {name: policy for name, policy in policies.items() if isinstance(policy, NewtonPolicy)}
+    # The instance has a stream of its own: drawn here from a second copy, it is the one that is played.
+    instance = environment.instance(trial_streams(seed, experiment, trial).instance)
+    assert isinstance(instance, SyntheticInstance)
+    before = {name: np.zeros_like(policy.parameter) for name, policy in watched.items()}
+    steps: dict[str, list[float]] = {name: [] for name in watched}
+
+    def observe(_: Round) -> None:
+        for name, policy in watched.items():
+            steps[name].append(float(np.linalg.norm(policy.parameter - before[name])))
+            before[name] = policy.parameter.copy()
+
+    with threadpool_limits(limits=1):
+        played = run_trial(environment, policies, n_rounds, streams, observe)
+    tenth = max(n_rounds // 10, 1)
+    return [
+        {
+            "setting": setting.name,
+            "policy": name,
+            "trial": trial,
+            "first_steps": float(np.mean(steps[name][:tenth])),
+            "last_steps": float(np.mean(steps[name][-tenth:])),
+            "error": float(np.linalg.norm(policy.parameter - instance.parameter)),
+            "norm": float(np.linalg.norm(policy.parameter)),
+            "regret": float(played.regret[:, played.policies.index(name)].sum()),
+        }
+        for name, policy in watched.items()
+    ]
