@@ -50,7 +50,8 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "convergence": (
         "Convergence of the parameter on the grid",
         "But for OFUL-MLogB at the smallest λ, steps are as long at the end as at the beginning (the grey "
-        "dashes); the ringed pair of the paper is neither where they are shortest nor where the error is least.",
+        "dashes); the ringed pair of the paper is neither where they are shortest nor where the error is "
+        "least.",
     ),
     "grid_binary": (
         "Regret on the grid, binary problem",
