@@ -49,8 +49,9 @@ WORDS: Mapping[str, tuple[str, str]] = {
     ),
     "convergence": (
         "Convergence of the parameter on the grid",
-        "Steps are as long at the end as at the beginning, at every pair (the grey dashes coincide with "
-        "the symbols), and the ringed pair of the paper is not where the error is least.",
+        "But for OFUL-MLogB at the smallest λ, steps are as long at the end as at the beginning (the grey "
+        "dashes); the ringed pair of the paper is neither where they are shortest nor where the error is "
+        "least.",
     ),
     "grid_binary": (
         "Regret on the grid, binary problem",

@@ -519,6 +519,48 @@ def test_equal_regret_in_every_trial_is_said():
     assert "every trial" not in results._compared("paper", final, REPRODUCED).figures
 
 
+def grid_run(norm_bound=10.0):
+    """A grid of two pairs, on which the paper's has the larger regret."""
+    regret = {"eofd": (60.0, 80.0), "oful": (50.0, 55.0), "random": (100.0, 100.0)}
+    rows = [
+        {"setting": pair, "policy": policy, "trial": trial, "regret": values[place]}
+        for policy, values in regret.items()
+        for place, pair in enumerate(("l=0, e=0", "l=0.75, e=0.75"))
+        for trial in range(2)
+    ]
+    settings = [{"name": pair, "norm_bound": norm_bound} for pair in ("l=0, e=0", "l=0.75, e=0.75")]
+    return StoredRun(pd.DataFrame(rows), pd.DataFrame(), {"study": {"studies": [{"settings": settings}]}})
+
+
+@pytest.mark.parametrize(
+    ("steps", "error", "verdict"), [(5, 30, UNDECIDED), (4, 30, REPRODUCED), (30, 4, REPRODUCED)]
+)
+def test_the_choice_is_judged_by_convergence_and_regret_is_told_beside_it(monkeypatch, steps, error, verdict):
+    row = {"case": "binary", "policy": "eofd", "pairs": 49, "last steps / first": 1.0, "error / S": 0.99,
+           "least error / S": 0.9, "rank by steps": steps, "rank by error": error}  # fmt: skip
+    ranks = [row | {"S": 1.0}, row | {"S": 10.0}]
+    convergence = StoredRun(pd.DataFrame(), pd.DataFrame(), {"study": {"findings": {"ranks": ranks}}})
+    monkeypatch.setattr(
+        readme, "only_run", lambda name, case=None: convergence if name == "convergence" else grid_run()
+    )
+    small, large = results._choice().ours
+    assert (small.verdict, large.verdict) == (verdict, verdict)
+    assert (large.setting, large.condition) == ("binary", "S = 10, EOFD-MLogB")
+    assert f"rank {steps} of 49 by the length of the last steps" in large.figures
+    assert "by regret" not in small.figures  # the grid was played at the other norm
+    assert large.figures.endswith("rank 2 by regret (80% of random play; the best pair has 60%)")
+
+
+def test_what_the_corrected_theorem_admits():
+    rows = [{"features": "a", "S": 1.0, "norm": 1.41, "needed / used": 1.0},
+            {"features": "b", "S": 1.0, "norm": 28.0, "needed / used": 1.01}]  # fmt: skip
+    found = results._admissible(
+        StoredRun(pd.DataFrame(), pd.DataFrame(), {"study": {"findings": {"admissible": rows}}})
+    )
+    assert [one.verdict for one in found.ours] == [REPRODUCED, NOT]
+    assert found.ours[1].figures == "1.01 times the λ that is used is needed, at actions of norm 28"
+
+
 def comparison(name, verdict):
     setting, _, condition = name.partition(", ")
     return Comparison(setting, condition, "9%", verdict)
