@@ -372,7 +372,7 @@ def _share_of_random(table: pd.DataFrame) -> float:
 def _title(run: Run) -> str:
     point = run.record.get("point") or {}
     ending = f" ({', '.join(map(str, point.values()))})" if point else ""
-    return str(run.record["experiment"]).replace("_", " ").capitalize() + ending
+    return str(run.record["experiment"]).replace("_", " ").capitalize().replace("Mnist", "MNIST") + ending
 
 
 def _said(run: Run) -> list[str]:
