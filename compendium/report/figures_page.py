@@ -70,7 +70,7 @@ WORDS: Mapping[str, tuple[str, str]] = {
         "all but the one without curvature.",
     ),
     "radius_scale": (
-        "Regret and coverage against the scale of the radius",
+        "Regret beside coverage, by the scale of the radius",
         "With a small λ the regret is low where nothing is covered, and play is nearly random where all "
         "is; with the theorem's λ the scale hardly matters.",
     ),
