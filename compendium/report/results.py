@@ -65,6 +65,26 @@ _RULES = {
 }
 
 
+#: What a reader of the page has to know of its words.
+_WORDS = (
+    "The words of this page:",
+    "",
+    "- *Paper* and *tuned* are settings. The first takes λ and η from the paper's exponents, as",
+    "  $(\\sqrt K d)^l$ times a constant and $(\\sqrt K d)^e$ times another, with (l, e) = (0.75, 0.75); the",
+    "  second takes them from validation streams, with a much smaller λ. $S$ is the radius of the ball of",
+    "  parameters.",
+    "- *At 6% of random play*: the regret is 6% of the regret of a policy that picks actions at random.",
+    "  It depends on the number of rounds and, on MNIST, on how the features are scaled; these differ",
+    "  between the runs.",
+    "- *Greedy* play has no bonus (β = 0); *no curvature* keeps the matrix λI for ever.",
+    "- OFUL-MLogB is computed in three forms: *as printed*, with eigendecompositions of the full matrix, by",
+    "  *one Cholesky factor a round*, and the *strongest*, which updates the inverse.",
+    "- The same regret in every trial refutes an overhead of 10 %, but says nothing for a regret that is",
+    "  comparable: there the sketch decided nothing.",
+    "- $\\Delta_T = 1 + \\rho_{1:T}/\\lambda$ measures what the sketch has lost: 1 is nothing.",
+)
+
+
 class Comparison(NamedTuple):
     """What the runs show of a statement in one setting, or against one opponent.
 
@@ -163,6 +183,8 @@ def page(found: Sequence[Finding]) -> str:
         "Made by `mlogb results` from the runs in `papermill_runs/`; no figure here is typed in. Intervals",
         "are 95 % intervals of Student's t over trials, of paired differences: all policies of a trial meet",
         "the same actions and the same outcome uniforms. Each verdict stands with the rule that gave it.",
+        "",
+        *_WORDS,
         "",
         "| claim | the paper | verdict | rule |",
         "|---|---|---|---|",

@@ -193,7 +193,7 @@ def test_what_the_readme_says_in_bold_follows_from_the_committed_runs():
     """Its three sentences have computed numbers; the words between them are held to these here."""
     mnist = the_run("mnist")
     paper, tuned = (readme._final(mnist, setting) for setting in ("paper", "tuned"))
-    # In the paper's setting the numbers of the sketch play no part in the choice.
+    # In the paper's setting what the sketch holds plays no part in the choice of actions.
     assert readme._eigenvalue(mnist, "paper") < 1
     assert (paper["eofd"] == paper["oful"]).all()
     for other in ("greedy", "first-order"):
@@ -205,7 +205,7 @@ def test_what_the_readme_says_in_bold_follows_from_the_committed_runs():
     sizes = list(readme._speed_at_sizes(the_run("scale")))
     assert sizes[-1][1] > readme._FASTER
     assert [ratio for _, ratio in sizes] == sorted(ratio for _, ratio in sizes)
-    assert readme._small_sketch(the_run("sketch_size"))[1] > 1
+    assert readme._small_sketch(mnist, the_run("sketch_size"))[1] > 1
     for _, experiment, case, setting in readme._ROWS:
         assert readme._ratio(readme.only_run(experiment, case), f"{setting}, timed", "oful-printed") > 2
 
