@@ -73,6 +73,8 @@ _WORDS = (
     "  $(\\sqrt K d)^l$ times a constant and $(\\sqrt K d)^e$ times another, with (l, e) = (0.75, 0.75); the",
     "  second takes them from validation streams, with a much smaller λ. $S$ is the radius of the ball of",
     "  parameters.",
+    "- The *multinomial* and the *binary* problem are the paper's synthetic ones, with $(K, d) = (4, 100)$",
+    "  and $(1, 400)$. With *decay a* the variance of feature $i$ falls like $i^{-a}$.",
     "- *At 6% of random play*: the regret is 6% of the regret of a policy that picks actions at random.",
     "  It depends on the number of rounds and, on MNIST, on how the features are scaled; these differ",
     "  between the runs.",
