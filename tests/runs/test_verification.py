@@ -89,6 +89,19 @@ def test_a_run_is_drawn_again_from_its_tables(run, monkeypatch):
     assert said[1] == "drawn from its tables by commit ccccccccc"
 
 
+def test_a_run_with_data_that_are_not_here_is_drawn_again_in_its_place(run):
+    """Its tables suffice, and neither its name nor what it says of its data changes."""
+    record = run.record | {"data": {"MNIST": None, "InstEval": "a" * 64}}
+    (run.path / "record.json").write_text(json.dumps(record))
+    (run.path / "SHA256SUMS").write_text(provenance.checksums(run.path, record["files"]))
+    elsewhere = run.path.with_name("paper-0000aaaa")
+    run.path.rename(elsewhere)
+    drawn = runs.execute("tiny", "paper", redraw=True)
+    assert drawn.path == elsewhere
+    assert [path.name for path in elsewhere.parent.iterdir()] == [elsewhere.name]
+    assert drawn.record["data"] == record["data"]
+
+
 def test_only_tables_that_the_notebook_asks_for_are_drawn_again(run):
     with pytest.raises(paths.UsageError, match="is not there, so there are no tables to draw it from"):
         runs.execute("tiny", "smoke", redraw=True)
