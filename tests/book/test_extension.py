@@ -96,8 +96,8 @@ def test_parts_of_pages_are_computed_from_what_they_quote(book):
     page = (ROOT / "book" / "claims.md").read_text(encoding="utf-8")
     assert f"\n{book.prepared('index', '<!-- book: counts -->')}\n" in page
     result = book.prepared("index", "<!-- book: result -->").splitlines()
-    assert len(result) == 3
-    assert all(line in readme for line in result)
+    assert len(result) > 8  # three sentences and a table
+    assert "\n".join(result) in readme
     verdicts = book.prepared("index", "<!-- book: verdicts -->")
     assert verdicts in readme
     assert verdicts.count("|") > 20
