@@ -160,7 +160,7 @@ def gains_of_curvature() -> dict[str, tuple[float, float]]:
 def _time() -> str:
     sizes = list(_speed_at_sizes(only_run("scale")))
     faster = [(size, ratio) for size, ratio in sizes if all(r >= _FASTER for s, r in sizes if s >= size)]
-    regret, speed = _small_sketch(only_run("mnist"), only_run("sketch_size"))
+    regret, speed = _small_sketch(only_run("mnist"))
     sketch = only_run("scale").record["parameters"]["sketch_size"]
     if faster:
         (first, ratio), (last, most) = faster[0], faster[-1]
@@ -195,16 +195,16 @@ def _speed_at_sizes(run: Run) -> Iterator[tuple[int, float]]:
     yield from sorted((problems[name], float(ratio)) for name, ratio in ratios.items())
 
 
-def _small_sketch(mnist: Run, sizes: Run) -> tuple[str, float]:
-    """Relative regret of the small sketch on MNIST, tuned, against OFUL, and how many times as fast it is.
-
-    The regret is that of the run with more trials, the time that of the run that plays one at a time.
-    """
-    small, full = (_final(mnist, setting) for setting in (f"tuned, m = {_SMALL}", "tuned"))
-    times = sizes.timings.astype({"setting": str, "policy": str})
+def _small_sketch(run: Run) -> tuple[str, float]:
+    """Relative regret of the small sketch on MNIST, tuned, against OFUL, and how many times as fast it is."""
+    sketched, full = f"tuned, m = {_SMALL}", "tuned"
+    final = pd.DataFrame({"small": _final(run, sketched)["eofd"], "full": _final(run, full)["oful"]})
+    times = run.timings.astype({"setting": str, "policy": str})
     medians = times.groupby(["setting", "policy"])["total_median_ms"].median()
-    ratio = medians["MNIST, tuned, full", "oful"] / medians[f"MNIST, tuned, m = {_SMALL}", "eofd"]
-    return _relative(full.assign(small=small["eofd"]), "small", "oful"), float(ratio)
+    return (
+        _relative(final, "small", "full"),
+        float(medians[full, "oful"] / medians[sketched, "eofd"]),
+    )
 
 
 def _spoken(name: str) -> str:

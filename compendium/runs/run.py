@@ -157,6 +157,8 @@ def execute(
             raise UsageError(f"{os.path.relpath(final)} is not there, so there are no tables to draw it from")
         if found and not (again or redraw):
             return publish(replace(found, reused=True))
+        if found and redraw:  # it may have data that are not on this machine, and its name says which
+            final = found.path
     from compendium.experiments.execution import Orders  # not before: it takes seconds to import
 
     orders = orders or Orders(jobs=jobs)
@@ -167,7 +169,7 @@ def execute(
         "point": point,
         "overrides": {name: parameters[name] for name in overrides},
         "parameters": parameters,
-        "data": request.data,
+        "data": found.record.get("data", request.data) if found and redraw else request.data,
         "notebook": f"{chosen.notebook}.md",
         "notebook_sha256": provenance.sha256(chosen.source.read_text(encoding="utf-8")),
         "code_digest": provenance.code_digest(),

@@ -5,6 +5,7 @@ Imports: nothing of compendium.
 Notebooks and tests call these functions; no policy does, so that a change here changes no run.
 """
 
+from compendium.theory.confidence import cancelling_regularization
 from compendium.theory.sketch import sketch_factor
 
-__all__ = ["sketch_factor"]
+__all__ = ["cancelling_regularization", "sketch_factor"]

@@ -136,8 +136,8 @@ def test_all_experiments_run_and_one_that_fails_stops_no_other(mlogb, root, monk
     )
     asked = []
 
-    def execute(name, profile, overrides, jobs, again, orders, point):
-        asked.append((name, profile, overrides, jobs, again, orders, point))
+    def execute(name, profile, overrides, jobs, again, orders, point, redraw, timeout):
+        asked.append((name, profile, overrides, jobs, again, orders, point, redraw, timeout))
         raise FailureError("failed")
 
     monkeypatch.setattr(runs, "execute", execute)
@@ -145,7 +145,7 @@ def test_all_experiments_run_and_one_that_fails_stops_no_other(mlogb, root, monk
     assert (code, out) == (1, "")
     assert err == "tiny: failed\nsecond, label='a': failed\nsecond, label='b': failed\n"
     points = [("tiny", {}), ("second", {"label": "a"}), ("second", {"label": "b"})]
-    assert asked == [(name, "smoke", {}, 3, True, None, point) for name, point in points]
+    assert asked == [(name, "smoke", {}, 3, True, None, point, False, None) for name, point in points]
 
 
 def test_failing_cell_exits_with_1(mlogb, root):

@@ -245,5 +245,5 @@ def test_the_reading_guide_is_complete_and_asks_for_what_the_notebooks_ask_for()
     for path, needs in listed.items():
         text = path.read_text(encoding="utf-8")
         first = re.search(r"\*Read first:\*(.*?)\*(?:Then|Claims|Code):\*", text, re.DOTALL).group(1)
-        named = re.findall(r"\((?:\.\./)?(\d\d)_\w+\.md\)", first)
+        named = re.findall(r"\((?:\.\./)?(\d\d)_\w+\.md(?:#[\w-]+)?\)", first)
         assert re.findall(r"\b\d\d\b", needs) == sorted(named), path.name
