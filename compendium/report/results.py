@@ -50,7 +50,8 @@ _RULES = {
         "reproduced where the interval of the relative difference lies within 10 % either way, not where it "
         f"lies above; says nothing where OFUL-MLogB plays at more than {LEARNED:.0%} of random play, so that "
         "nothing was learned, or where EOFD-MLogB has in every trial the regret of OFUL-MLogB or that of "
-        "greedy play, so that what the sketch holds decided nothing"
+        "greedy play, or play without any curvature is as near to OFUL-MLogB, so that what the sketch holds "
+        "decided nothing"
     ),
     "time": "reproduced where the median over trials of the ratio of median times reaches the saving",
     "choice": (
@@ -82,7 +83,8 @@ _WORDS = (
     "- OFUL-MLogB is computed in three forms: *as printed*, with eigendecompositions of the full matrix, by",
     "  *one Cholesky factor a round*, and the *strongest*, which updates the inverse.",
     "- The same regret in every trial refutes an overhead of 10 %, but says nothing for a regret that is",
-    "  comparable: there the sketch decided nothing.",
+    "  comparable: there the sketch decided nothing. Nor does a sketch decide where even play without any",
+    "  curvature has a regret that is comparable.",
     "- $\\Delta_T = 1 + \\rho_{1:T}/\\lambda$ measures what the sketch has lost: 1 is nothing.",
 )
 
@@ -275,6 +277,9 @@ def _compared(setting: str, final: pd.DataFrame, verdict: str) -> Comparison:
     )
     if (final["eofd"] == final["oful"]).all():
         figures += "; both have the same regret in every trial"
+    if "first-order" in final:
+        mean, left, right = _relative(final, "first-order")
+        figures += f"; without curvature {mean:+.1%}, interval [{left:+.1%}, {right:+.1%}]"
     name, _, condition = setting.partition(", ")  # such as "paper, S = 1"
     return Comparison(name, condition, figures, verdict)
 
@@ -290,12 +295,17 @@ def _about_a_tenth(final: pd.DataFrame) -> str:
 def _comparable(final: pd.DataFrame) -> str:
     """The verdict on a regret within 10 % of OFUL's either way."""
     idle = any((final["eofd"] == final[other]).all() for other in ("oful", "greedy") if other in final)
-    if idle or _share_of_random(final) > LEARNED:
+    if idle or _share_of_random(final) > LEARNED or ("first-order" in final and _near(final, "first-order")):
         return NOTHING
-    _, left, right = _relative(final)
-    if left >= -0.1 and right <= 0.1:
+    if _near(final):
         return REPRODUCED
-    return NOT if left > 0.1 else UNDECIDED
+    return NOT if _relative(final)[1] > 0.1 else UNDECIDED
+
+
+def _near(final: pd.DataFrame, policy: str = "eofd") -> bool:
+    """Whether a policy's regret is certain to lie within 10 % of OFUL's."""
+    _, left, right = _relative(final, policy)
+    return left >= -0.1 and right <= 0.1
 
 
 def _choice() -> Finding:
@@ -381,9 +391,9 @@ def _comparisons(run: Run) -> list[tuple[str, pd.DataFrame]]:
     return [(str(name), part) for name, part in parts if {"eofd", "oful"} <= set(part.columns)]
 
 
-def _relative(table: pd.DataFrame) -> tuple[float, float, float]:
-    """Mean paired difference over OFUL's mean regret, with its interval."""
-    difference = table["eofd"] - table["oful"]
+def _relative(table: pd.DataFrame, policy: str = "eofd") -> tuple[float, float, float]:
+    """Mean paired difference of a policy to OFUL over OFUL's mean regret, with its interval."""
+    difference = table[policy] - table["oful"]
     mean, low, high = report.interval(difference)
     scale = float(table["oful"].mean())
     return mean / scale, low / scale, high / scale

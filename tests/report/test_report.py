@@ -495,6 +495,8 @@ def games(**means):
         (games(eofd=91.5, oful=91.0, greedy=92.0, random=100.0), NOTHING),  # nothing was learned
         (games(eofd=50.0, oful=50.0, random=100.0).assign(eofd=lambda t: t["oful"]), NOTHING),
         (games(eofd=60.0, oful=50.0, greedy=60.0, random=100.0).assign(eofd=lambda t: t["greedy"]), NOTHING),
+        (games(**{"eofd": 52.0, "oful": 50.0, "first-order": 51.0, "random": 100.0}), NOTHING),
+        (games(**{"eofd": 52.0, "oful": 50.0, "first-order": 60.0, "random": 100.0}), REPRODUCED),
     ],
 )
 def test_when_a_comparable_regret_says_nothing(final, verdict):
