@@ -202,7 +202,7 @@ def _figures(record: Mapping[str, Any], pictures: str) -> list[str]:
             "Medians of a round at a fixed sketch size, with the quartiles as bands. What to see: both "
             "forms of OFUL that factor the full matrix leave the others early and end where a round took "
             "too long to wait for; the strongest form stays with the sketch up to some hundreds of "
-            "features and then rises twice as steeply."
+            "features and then rises about as d², where the sketch rises by less than d."
         )
     if "map" in record["parts"]:
         shown += ["## Where sketching pays", _picture(MAP_FIGURE, pictures)]

@@ -176,7 +176,7 @@ def _time() -> str:
     ]
     return (
         "**Against the strongest exact form of OFUL-MLogB, which updates the inverse, the sketch saves "
-        f"time** {where}, or with a small $m$ (on MNIST $m = {_SMALL}$ is {speed:.1f} times as fast, with "
+        f"time** {where}, or with a small $m$ (on MNIST $m = {_SMALL}$ is {speed:.1f} times as fast, at "
         f"{regret} of regret); against OFUL-MLogB as the paper describes it, with eigendecompositions "
         f"of the full matrix, at every size ({min(printed):.0f} to {max(printed):.0f} times as fast in the "
         "table)."
