@@ -397,10 +397,12 @@ def results(
 def readme(
     check: Annotated[bool, typer.Option("--check", help="Only say whether it is up to date.")] = False,
 ) -> None:
-    """Write the results block of the README from the committed run."""
+    """Write the results block of the README from the committed run, and the numbers of the articles."""
+    from compendium.report.article import write
     from compendium.report.tables import update_readme
 
     update_readme(check=check)
+    write(check=check)
 
 
 def _print_claims(registry: Registry, chosen: Sequence[Claim]) -> None:
