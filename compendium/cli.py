@@ -354,6 +354,9 @@ def claims(
     ] = None,
     notebook: Annotated[str | None, typer.Option(help="Claims of this notebook, such as 05.")] = None,
     label: Annotated[str | None, typer.Option(help="Claims of this label of the paper.")] = None,
+    paper: Annotated[
+        Path | None, typer.Option(help="Folder with the registry of another paper, such as papers/rs_mnl.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Everything on record, as JSON.")] = False,
     write: Annotated[
         bool, typer.Option("--write", help="Write the page of the registry and its graph.")
@@ -366,12 +369,16 @@ def claims(
     from compendium.claims import page as claims_page
     from compendium.claims.registry import load_registry, problems
 
-    registry = load_registry()
+    registry = load_registry(paper)
     chosen = registry.select(status, notebook, label)
     if check or write:
-        if found := problems(registry):
+        if found := problems(registry, paper):
             raise FailureError("\n".join(found))
-        if check:
+        if paper is not None:
+            if write:
+                raise UsageError("--write makes the page of the book, which is about one paper")
+            print("registry, evidence and errata agree")
+        elif check:
             claims_page.check(registry)
             print("registry, evidence, errata and page agree")
         else:

@@ -404,8 +404,13 @@ def test_data_and_readme_call_their_modules(mlogb, monkeypatch):
         if check:
             raise FailureError("README.md is not up to date")
 
+    written = []
     monkeypatch.setitem(sys.modules, "compendium.report.tables", SimpleNamespace(update_readme=update_readme))
+    monkeypatch.setitem(
+        sys.modules, "compendium.report.article", SimpleNamespace(write=lambda check: written.append(check))
+    )
     assert mlogb("readme") == (0, "", "")
+    assert written == [False]
     assert mlogb("readme", "--check") == (1, "", "README.md is not up to date\n")
 
 
