@@ -138,12 +138,15 @@ def test_it_prints_as_a_table():
     assert f"{value:.2f} [{low:.2f}, {high:.2f}]" in lines[1]
 
 
-def test_the_compiled_form_explains_alike():
+def test_the_compiled_form_explains_and_decides_alike():
     pytest.importorskip("numba")
     for K in (1, 3):
         plain, actions = played("eofd", K)
         compiled, _ = played("eofd", K, compiled=True)
         assert compiled.explain(actions).score == pytest.approx(plain.explain(actions).score, rel=1e-9)
+        sets = list(np.random.default_rng(6).standard_normal((8, 5, D)))
+        assert select_many(compiled, sets).tolist() == [compiled.select(one) for one in sets]
+        assert select_many(plain, sets).tolist() == select_many(compiled, sets).tolist()
 
 
 # The probabilities of the actions -------------------------------------------------------------------
