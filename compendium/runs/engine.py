@@ -19,7 +19,7 @@ from compendium.experiments.progress import TARGET, Report, Stopped
 from compendium.system.kernels import CLIENT_OPTIONS
 
 NAME = "mlogb"
-LARGEST_OUTPUT = 20_000_000  # characters that the cells of a notebook may print
+LARGEST_OUTPUT = 10_000_000  # characters that the cells of a notebook may print
 
 
 class _Client(PapermillNotebookClient):  # type: ignore[misc]
@@ -66,6 +66,8 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
             map(len, map(str, content.get("data", {}).values()))
         )
         if self.printed > LARGEST_OUTPUT:
+            # At once, and not when the client comes to it: what is printed meanwhile fills the memory.
+            self.km.provisioner.process.kill()
             raise DeadKernelError("it prints too much")
         return super().process_message(message, cell, cell_index)
 

@@ -3,7 +3,7 @@
 A run is verified when its files have their checksums, its place is that of what was asked for, the cells
 of its notebook are those of the text that it was made from and were executed in order, the notebook
 executed again in the folder of the run prints and draws the same, trials that are stored give the same
-rows, and a sample of trials that is computed again plays the same to the bit and ends in the same state
+rows, and a sample of trials that is computed again plays the same, and has the same regret and final state
 up to roundoff.
 
 A sample can miss a number that was changed in the tables, with all that follows from it, in a trial

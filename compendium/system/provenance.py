@@ -16,6 +16,7 @@ import platform
 import re
 import subprocess
 import sys
+import threading
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
@@ -38,6 +39,8 @@ _GIT_ELSEWHERE = (
     "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_PREFIX", "GIT_CEILING_DIRECTORIES", "GIT_SHALLOW_FILE",
 )  # fmt: skip
+#: In Python 3.11 two threads that make syntax trees at once disturb each other; a Dask worker has threads.
+_PARSING = threading.Lock()
 _LIBRARIES = ("numpy", "scipy", "numba", "pandas", "pyarrow", "matplotlib")
 
 
@@ -88,7 +91,8 @@ def _code_of(source: bytes) -> str:
             is_style = isinstance(node.func, ast.Name) and node.func.id == "Style"
             return ast.Constant(None) if is_style else self.generic_visit(node)
 
-    return ast.dump(Plain().visit(ast.parse(source)))
+    with _PARSING:
+        return ast.dump(Plain().visit(ast.parse(source)))
 
 
 def code_root() -> Path | None:

@@ -195,7 +195,7 @@ def test_terminated_process(root, request_to_end):
             ["--timeout", "25"],
             "a cell took longer than 25 s in the cell: while True: pass",
         ),
-        ("while True: print('x' * 9999)", [], "the notebook printed more than 20,000,000 characters"),
+        ("while True: print('x' * 9999)", [], "the notebook printed more than 10,000,000 characters"),
     ],
 )
 def test_a_cell_without_end_is_stopped(mlogb, root, source, options, message):

@@ -10,8 +10,10 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -383,6 +385,17 @@ def test_code_digest_sees_the_library(monkeypatch, tmp_path):
     module.rename(module.with_name("b.py"))
     third = provenance.code_digest()
     assert len({first, second, third}) == 3
+
+
+def test_threads_may_ask_for_the_digest_at_once():
+    """As the threads of a Dask worker do; in Python 3.11 two of them cannot make syntax trees at once."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert len(set(pool.map(lambda _: provenance.code_digest(), range(8)))) == 1
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_code_digest_sees_what_code_does_and_not_how_it_reads(monkeypatch, tmp_path):
