@@ -1,4 +1,4 @@
-"""Settings of the suite: Hypothesis without a clock."""
+"""Settings of the suite: Hypothesis without a clock, and commands started by a test that know of no `make`."""
 
 from __future__ import annotations
 
@@ -11,3 +11,8 @@ from hypothesis import settings
 settings.register_profile("fixed", deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("search", deadline=None, max_examples=2000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
+
+# `make test` hands these on, and a `make` that a test starts would take itself for a part of it and say so in
+# its output.
+for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"):
+    os.environ.pop(name, None)
