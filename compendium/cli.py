@@ -396,21 +396,23 @@ def results(
     check: Annotated[bool, typer.Option("--check", help="Only say whether it is up to date.")] = False,
 ) -> None:
     """Write what is made from the committed runs: RESULTS.md, results in other pages, figures."""
-    from compendium.report import article, results
+    from compendium.report import article, choosing, results
 
     results.write(check=check)
     article.write(check=check)
+    choosing.write(check=check)
 
 
 @app.command()
 def readme(
     check: Annotated[bool, typer.Option("--check", help="Only say whether it is up to date.")] = False,
 ) -> None:
-    """Write the results in the README and the articles from the committed runs."""
-    from compendium.report import article, readme
+    """Write the results in the README, the articles and the page on parameters from the committed runs."""
+    from compendium.report import article, choosing, readme
 
     readme.update(check=check)
     article.write(check=check)
+    choosing.write(check=check)
 
 
 def _print_claims(registry: Registry, chosen: Sequence[Claim]) -> None:

@@ -37,7 +37,7 @@ def resolved(text: str, entries: dict[str, dict[str, str]]) -> str:
 
 
 def _names(entry: dict[str, str]) -> list[str]:
-    return [name.partition(",")[0] for name in entry["author"].split(" and ")]
+    return [name.partition(",")[0].strip("{}") for name in entry["author"].split(" and ")]
 
 
 def _short(entry: dict[str, str]) -> str:
@@ -47,8 +47,11 @@ def _short(entry: dict[str, str]) -> str:
 
 
 def _long(entry: dict[str, str]) -> str:
-    authors = "; ".join(entry["author"].split(" and ")).replace("; others", " et al.")
-    where = entry.get("journal") or entry.get("booktitle") or f"arXiv:{entry['eprint']}"
+    authors = "; ".join(name.strip("{}") for name in entry["author"].split(" and "))
+    authors = authors.replace("; others", " et al.")
+    where = entry.get("journal") or entry.get("booktitle")
+    where = where or (f"arXiv:{entry['eprint']}" if "eprint" in entry else f"<{entry['url']}>")
     volume = f" {entry['volume']}" if "volume" in entry else ""
     pages = f", {entry['pages'].replace('--', '–')}" if "pages" in entry else ""
-    return f"{authors} ({entry['year']}). {entry['title']}. *{where}*{volume}{pages}."
+    emphasised = where if where.startswith("<") else f"*{where}*"
+    return f"{authors} ({entry['year']}). {entry['title']}. {emphasised}{volume}{pages}."

@@ -6,15 +6,12 @@ here; all else is written by hand, and has no number of a run.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from compendium.claims.page import counts
 from compendium.claims.registry import load_registry
 from compendium.report import readme, results, tables
-from compendium.system import paths
-from compendium.system.paths import FailureError
 
 PAGES = ("article/rescience.md", "article/paper.md")
 
@@ -56,10 +53,4 @@ def write(check: bool = False, root: Path | None = None) -> None:
     UsageError
         If a block has no end.
     """
-    root = root or paths.project_root()
-    for name in PAGES:
-        path = root / name
-        for block in re.findall(r"<!-- (\w+): begin -->", path.read_text(encoding="utf-8")):
-            text = tables.with_block(path, block, BLOCKS[block]())
-            if tables.write_if_changed(path, text, check):
-                raise FailureError(f"{name}: {block} differs from the records: run `make readme`")
+    tables.write_blocks(PAGES, BLOCKS, check, root)

@@ -79,8 +79,19 @@ def test_the_notebook_runs_with_drawn_patients(monkeypatch, capsys):
         exec(source, scope)
     shown = capsys.readouterr().out
     assert "a model drew" in shown
-    feedback = scope["feedback"]
-    assert set(feedback) == {"n_rounds", "n_actions", "action", "position", "pscore", "context"}
-    assert len(feedback["action"]) == len(feedback["pscore"]) == len(feedback["context"]) == 50
+    assert_open_bandit_pipeline_takes(scope["feedback"])
+
+
+def assert_open_bandit_pipeline_takes(feedback):
+    """What `check_bandit_feedback_inputs` of its version 0.5 asks for."""
+    assert set(feedback) == {"n_rounds", "n_actions", "context", "action", "position", "reward", "pscore"}
+    assert feedback["n_rounds"] > 50
+    for name, dimension in {"context": 2, "action": 1, "reward": 1, "pscore": 1}.items():
+        assert isinstance(feedback[name], np.ndarray)
+        assert feedback[name].ndim == dimension
+        assert len(feedback[name]) == feedback["n_rounds"]
+    assert np.issubdtype(feedback["action"].dtype, np.integer)
+    assert set(feedback["action"]) <= set(range(feedback["n_actions"]))
     assert (feedback["pscore"] > 0).all()
     assert (feedback["pscore"] <= 1).all()
+    assert len(np.unique(feedback["pscore"])) > 10  # it draws, and not by a fixed coin

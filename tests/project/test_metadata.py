@@ -55,7 +55,9 @@ def test_a_project_without_a_version_states_none(tmp_path):
 def test_the_descriptions_agree():
     (paper,) = CITATION["references"]
     assert CODEMETA["name"] == CITATION["title"]
-    assert CODEMETA["license"].rsplit("/", 1)[-1] == CITATION["license"] == PROJECT["license"]
+    licences = {CODEMETA["license"].rsplit("/", 1)[-1], CITATION["license"], CHECK["license"]}
+    assert licences == {PROJECT["license"]} == {"BSD-3-Clause"}
+    assert (ROOT / "LICENSE").read_text(encoding="utf-8").startswith("BSD 3-Clause License")
     assert CODEMETA["softwareRequirements"] == PROJECT["dependencies"]
     assert CODEMETA["keywords"] == PROJECT["keywords"]
     assert paper["title"] == CODEMETA["referencePublication"]["name"] == CHECK["paper"]["title"]

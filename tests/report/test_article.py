@@ -50,7 +50,8 @@ def test_citations_become_words_and_a_list(name):
     assert "(He et al., 2026)" in shown
     assert "(Zhang and Sugiyama, 2023)" in shown
     cited = set(re.findall(r"\[@([\w-]+)\]", TEXTS[name]))
-    assert len(re.findall(r"^- .*\(\d{4}\)\. .*\*", shown, re.MULTILINE)) == len(cited) >= 3
+    assert len(re.findall(r"^- .*\(\d{4}\)\. .*[*>]", shown, re.MULTILINE)) == len(cited) >= 3
+    assert "{" not in shown.partition("## References")[2]
 
 
 def test_every_entry_is_cited_and_what_is_not_there_is_refused():
@@ -65,6 +66,28 @@ def test_an_entry_of_one_author_and_a_preprint_are_written_out():
     assert citations.resolved("So [@a].\n", entries) == (
         "So (Lovelace, 1843).\n\n- Lovelace, Ada (1843). Notes. *arXiv:1.2*.\n"
     )
+
+
+def test_software_without_a_paper_is_named_by_its_contributors_and_linked():
+    entries = {"a": {"author": "{a contributors}", "title": "a", "year": "2026", "url": "https://a.example"}}
+    assert citations.resolved("So [@a].\n", entries) == (
+        "So (a contributors, 2026).\n\n- a contributors (2026). a. <https://a.example>.\n"
+    )
+
+
+def test_the_state_of_the_field_names_the_libraries_and_claims_no_comparison():
+    _, _, field = TEXTS["article/paper.md"].partition("## State of the field")
+    field = " ".join(field.partition("## Quality")[0].split())
+    peers = (
+        "Vowpal Wabbit",
+        "contextualbandits",
+        "MABWiser",
+        "bayesianbandits",
+        "SMPyBandits",
+        "Open Bandit Pipeline",
+    )
+    assert all(peer in field for peer in peers)
+    assert "We have compared none of these libraries by regret or time." in field
 
 
 def test_what_a_person_has_to_fill_in_is_on_one_list():

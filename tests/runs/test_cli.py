@@ -408,12 +408,13 @@ def test_data_and_readme_call_their_modules(mlogb, monkeypatch):
     for name, module in {
         "readme": SimpleNamespace(update=update),
         "results": SimpleNamespace(write=update),
-        "article": SimpleNamespace(write=lambda check: written.append(check)),
+        "article": SimpleNamespace(write=lambda check: written.append(("article", check))),
+        "choosing": SimpleNamespace(write=lambda check: written.append(("choosing", check))),
     }.items():
         monkeypatch.setattr(f"compendium.report.{name}", module, raising=False)
     for count, command in enumerate(("readme", "results"), 1):
         assert mlogb(command) == (0, "", "")
-        assert written == [False] * count
+        assert written == [("article", False), ("choosing", False)] * count
         assert mlogb(command, "--check") == (1, "", "README.md is not up to date\n")
 
 
