@@ -37,6 +37,10 @@ class Explanation:
         Probabilities of the outcomes 0..K under :math:`W_t`.
     lower, upper : (n, K+1) array
         Bounds of these probabilities, as `probability_bounds` has them.
+
+    Notes
+    -----
+    The printed table has the probabilities and their bounds in per cent.
     """
 
     chosen: int
@@ -57,7 +61,7 @@ class Explanation:
         for action, row in enumerate(numbers):
             mark = "* " if action == self.chosen else ""
             bounds = zip(self.probabilities[action], self.lower[action], self.upper[action], strict=True)
-            intervals = [f"{p:.2f} [{low:.2f}, {high:.2f}]" for p, low, high in bounds]
+            intervals = [f"{p:.0%} [{100 * low:.0f}, {100 * high:.0f}]" for p, low, high in bounds]
             table.append([f"{mark}{action}", *(f"{value:.4g}" for value in row), *intervals])
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         return "\n".join(

@@ -123,7 +123,7 @@ def _grid_table() -> str:
 def _shrinkage_table() -> str:
     prices = price_of_shrinkage()
     lines = [
-        r"| $\rho$ at the end | settings | median | middle half | largest |",
+        r"| $\rho$ at the end | count | median | middle half | most |",
         "|---|---:|---:|---:|---:|",
     ]
     groups = prices.groupby(

@@ -135,7 +135,7 @@ def test_it_prints_as_a_table():
     assert marked == [str(policy.select(actions))]
     shown = policy.explain(actions)
     low, value, high = shown.lower[0, 0], shown.probabilities[0, 0], shown.upper[0, 0]
-    assert f"{value:.2f} [{low:.2f}, {high:.2f}]" in lines[1]
+    assert f"{100 * value:.0f}% [{100 * low:.0f}, {100 * high:.0f}]" in lines[1]
 
 
 def test_the_compiled_form_explains_and_decides_alike():
