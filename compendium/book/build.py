@@ -10,12 +10,20 @@ import importlib.util
 import shutil
 from pathlib import Path
 
-from compendium.book import statements
+from compendium.book import citations, statements
 from compendium.system import paths
 from compendium.system.paths import FailureError, UsageError
 
 #: Pages of the book that are not in the folder `book`.
-PAGES = ("ERRATA.md", "RESULTS.md", "CONTRIBUTING.md", "benchmarks/README.md")
+ARTICLES = ("article/rescience.md", "article/paper.md")
+PAGES = (
+    "ERRATA.md",
+    "RESULTS.md",
+    "CONTRIBUTING.md",
+    "benchmarks/README.md",
+    *ARTICLES,
+    "article/TO_FILL_IN.md",
+)
 MATHJAX = "tex-svg-full.js"
 
 
@@ -73,6 +81,11 @@ def gather(folder: Path) -> Path:
         if (root / name).is_file():
             (folder / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(root / name, folder / name)
+    for name in ARTICLES:
+        if (folder / name).is_file():
+            text = (folder / name).read_text(encoding="utf-8")
+            entries = citations.read_entries(root / "article" / "paper.bib")
+            (folder / name).write_text(citations.resolved(text, entries), encoding="utf-8")
     (folder / "_static").mkdir(exist_ok=True)
     shutil.copyfile(_mathjax(), folder / "_static" / MATHJAX)
     return folder

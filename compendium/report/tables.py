@@ -6,7 +6,8 @@ that figure, so it cannot outlive it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from scipy import stats
 
 from compendium.report.figures import label
 from compendium.system import paths
-from compendium.system.paths import UsageError
+from compendium.system.paths import FailureError, UsageError
 
 if TYPE_CHECKING:
     from compendium.runs.run import Run
@@ -300,6 +301,40 @@ def with_block(path: Path, name: str, block: str) -> str:
     if not (found and closed):
         raise UsageError(f"{path.name} has no block between {begin} and {end}")
     return f"{before}{found}{block}{end}{after}"
+
+
+def write_blocks(
+    pages: Iterable[str],
+    blocks: Mapping[str, Callable[[], str]],
+    check: bool = False,
+    root: Path | None = None,
+) -> None:
+    """Write every block of some pages, or under `check` compare it.
+
+    Parameters
+    ----------
+    pages : iterable of str
+        Paths from the root of the project.
+    blocks : mapping
+        What makes the content of a block, by the name in its comments.
+    check : bool
+        Change nothing; raise if a block differs.
+    root : Path, optional
+        The project; found from the working folder by default.
+
+    Raises
+    ------
+    FailureError
+        If a block differs under `check`.
+    UsageError
+        If a block has no end.
+    """
+    root = root or paths.project_root()
+    for name in pages:
+        path = root / name
+        for block in re.findall(r"<!-- (\w+): begin -->", path.read_text(encoding="utf-8")):
+            if write_if_changed(path, with_block(path, block, blocks[block]()), check):
+                raise FailureError(f"{name}: {block} differs from the records: run `make readme`")
 
 
 def write_if_changed(path: Path, text: str, check: bool = False) -> bool:

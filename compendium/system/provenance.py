@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 import threading
+import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,6 +49,14 @@ def sha256(content: str | bytes | Path) -> str:
     if isinstance(content, Path):
         content = content.read_bytes()
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+
+
+def project_version(root: Path) -> str | None:
+    """Return the version that a project's ``pyproject.toml`` states, or None where it states none."""
+    file = root / "pyproject.toml"
+    project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {}) if file.is_file() else {}
+    version = project.get("version")
+    return None if version is None else str(version)
 
 
 def code_digest(parts: Sequence[str] = RESULT_FOLDERS) -> str:
@@ -237,6 +246,7 @@ def write_record(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
     lock = project_root() / "requirements.lock"
     record = {
         **record,
+        "version": project_version(project_root()),
         "lock_sha256": sha256(lock) if lock.is_file() else None,
         "study": json.loads((folder / "study.json").read_text(encoding="utf-8")),
         "files": {name: digest for name, digest in digests.items() if name not in pictures},

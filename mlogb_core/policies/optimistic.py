@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError
 
-from mlogb_core._validation import Array, as_actions, as_finite, as_vector, take
+from mlogb_core._validation import Array, as_actions, as_finite, as_non_negative, as_vector, take
 from mlogb_core.choice import Choice, choose, choose_pruned
+from mlogb_core.explanation import Explanation, probability_bounds
 from mlogb_core.link import expected_reward, jacobian, outcome_probabilities
 from mlogb_core.policies.newton import NewtonPolicy
+from mlogb_core.propensity import Propensities
 
 # As many actions as take this many multiplications are scored at once, which is faster than to prune them.
 _CHEAP = 50_000
@@ -104,6 +106,53 @@ class OptimisticPolicy(NewtonPolicy):
         blocks = self.curvature.inverse_blocks(estimate.actions)
         return estimate.value + self._bonus(beta, estimate.slopes, blocks)
 
+    @np.errstate(under="ignore")
+    def explain(self, actions: ArrayLike, interval_beta: float | None = None) -> Explanation:
+        r"""What the score of each action consists of, and which outcomes are expected of it.
+
+        Parameters
+        ----------
+        actions : (n, d) array
+            The action set, n >= 1.
+        interval_beta : float, optional
+            Squared radius of the intervals of the probabilities; by default :math:`\beta_t`, as in the bonus.
+
+        Returns
+        -------
+        Explanation
+            Arrays with one row for each action. Nothing of the policy is changed.
+
+        Raises
+        ------
+        ValueError
+            If the actions have the wrong shape or are not finite, or the squared radius is negative.
+        ArithmeticError
+            If a score overflows.
+        """
+        estimate = self._estimate(*as_actions(actions, self.curvature.n_features))
+        beta = self.beta
+        radius = beta if interval_beta is None else as_non_negative("interval_beta", interval_beta)
+        blocks = self.curvature.inverse_blocks(estimate.actions)
+        first, second = self._bonus_parts(beta, estimate.slopes, blocks)
+        score = estimate.value + (first + second)
+        logits = np.dot(estimate.actions, self.parameter.T)
+        probabilities = outcome_probabilities(logits)
+        return Explanation(
+            choose(score, self.tie_tolerance).action,
+            expected_reward(probabilities, self.rewards),
+            estimate.value,
+            first,
+            second,
+            score,
+            probabilities,
+            *probability_bounds(logits, blocks, radius),
+        )
+
+    def probabilities(self, actions: ArrayLike) -> Propensities:
+        """With which probability each action is selected: the selected one with 1, the others never."""
+        scores = self.scores(actions)
+        return Propensities.certain(choose(scores, self.tie_tolerance).action, len(scores))
+
     # NumPy's warnings of overflow are off, since the results are checked for it.
     @np.errstate(over="ignore", under="ignore")
     def select(self, actions: ArrayLike) -> int:
@@ -176,9 +225,16 @@ class OptimisticPolicy(NewtonPolicy):
         """The optimistic bonus from the (n, K, K) blocks A(x)."""
         if self._curvature.n_outcomes == 1:
             return np.asarray(np.sqrt(beta * np.maximum(blocks[:, 0, 0], 0.0)))
+        first, second = self._bonus_parts(beta, slopes, blocks)
+        return first + second
+
+    def _bonus_parts(self, beta: float, slopes: Array, blocks: Array) -> tuple[Array, Array]:
+        """The two terms of the bonus; the second is 0 for K = 1."""
+        if self._curvature.n_outcomes == 1:
+            return self._bonus(beta, slopes, blocks), np.zeros(len(blocks))
         first = np.einsum("ni,nij,nj->n", slopes, blocks, slopes)
         second = np.linalg.eigvalsh(blocks)[:, -1]
-        return np.asarray(np.sqrt(beta * np.maximum(first, 0.0)) + 0.5 * self.rewards.sum() * beta * second)
+        return np.sqrt(beta * np.maximum(first, 0.0)), np.asarray(0.5 * self.rewards.sum() * beta * second)
 
     def _largest_bonus(self, beta: float, estimate: Estimate) -> Array:
         r"""The bonus for :math:`A(x) = \|x\|^2 I / \alpha`, with the ridge; no other one is larger."""

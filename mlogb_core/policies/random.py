@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from mlogb_core._ownership import Owned
 from mlogb_core._state import as_generator, generator_from, generator_state
+from mlogb_core.propensity import Propensities
 
 
 class RandomPolicy(Owned):
@@ -33,10 +34,12 @@ class RandomPolicy(Owned):
 
     def select(self, actions: ArrayLike) -> int:
         """Index of a uniformly random action of an (n, d) set, n >= 1."""
-        n_actions = len(np.atleast_1d(np.asarray(actions)))
-        if n_actions < 1:
-            raise ValueError("actions must have shape (n, d) with n >= 1, got n = 0")
-        return int(self.rng.integers(n_actions))
+        return int(self.rng.integers(_number_of(actions)))
+
+    def probabilities(self, actions: ArrayLike) -> Propensities:
+        """With which probability each action is selected: 1/n, exactly."""
+        n_actions = _number_of(actions)
+        return Propensities.exact(np.full(n_actions, 1.0 / n_actions))
 
     def update(self, action: ArrayLike, outcome: int) -> None:
         """Learn nothing."""
@@ -55,3 +58,10 @@ class RandomPolicy(Owned):
             If the entry is missing, or is not the state of such a generator.
         """
         return cls(generator_from(state))
+
+
+def _number_of(actions: ArrayLike) -> int:
+    n_actions = len(np.atleast_1d(np.asarray(actions)))
+    if n_actions < 1:
+        raise ValueError("actions must have shape (n, d) with n >= 1, got n = 0")
+    return n_actions

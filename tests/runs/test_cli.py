@@ -404,9 +404,18 @@ def test_data_and_readme_call_their_modules(mlogb, monkeypatch):
         if check:
             raise FailureError("README.md is not up to date")
 
-    monkeypatch.setitem(sys.modules, "compendium.report.readme", SimpleNamespace(update=update))
-    assert mlogb("readme") == (0, "", "")
-    assert mlogb("readme", "--check") == (1, "", "README.md is not up to date\n")
+    written = []
+    for name, module in {
+        "readme": SimpleNamespace(update=update),
+        "results": SimpleNamespace(write=update),
+        "article": SimpleNamespace(write=lambda check: written.append(("article", check))),
+        "choosing": SimpleNamespace(write=lambda check: written.append(("choosing", check))),
+    }.items():
+        monkeypatch.setattr(f"compendium.report.{name}", module, raising=False)
+    for count, command in enumerate(("readme", "results"), 1):
+        assert mlogb(command) == (0, "", "")
+        assert written == [("article", False), ("choosing", False)] * count
+        assert mlogb(command, "--check") == (1, "", "README.md is not up to date\n")
 
 
 def test_help_does_not_import_the_heavy_libraries():

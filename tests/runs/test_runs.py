@@ -95,6 +95,7 @@ def test_the_record(in_finished):
             "findings": {},
         },
         "lock_sha256": provenance.sha256("numpy\n"),
+        "version": provenance.project_version(in_finished.path.parents[2]),
     }
     assert {key: record[key] for key in expected} == expected
     assert len(record["git_commit"]) == 40
