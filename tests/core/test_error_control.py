@@ -157,7 +157,7 @@ def ordered(smaller, larger):
     return np.linalg.eigvalsh(larger - smaller)[0] >= -1e-12 * size_of(larger)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(cases(largest=15), st.sampled_from([0.0, 0.25, 0.5, 1.0]))
 def test_giving_back_brackets_the_full_hessian(case, share):
     """With the whole share the full Hessian is at most Z, and Z never decreases."""
@@ -193,7 +193,7 @@ def test_giving_back_half_may_decrease_the_matrix():
     assert smallest == pytest.approx([0.0, -0.5])
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(cases(largest=15), budgets, horizons, st.booleans())
 def test_a_budget_is_kept_on_every_stream(case, budget, horizon, open_ended):
     """rho <= b_t at all times and Z <= H <= (1 + epsilon) Z; rows are stored for the present m alone."""
@@ -217,7 +217,7 @@ def test_a_budget_is_kept_on_every_stream(case, budget, horizon, open_ended):
     assert np.count_nonzero(needed) <= sketch.rank
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(cases(largest=15), budgets, st.integers(1, 4))
 def test_at_the_largest_size_what_is_compensated_keeps_the_bracket(case, budget, cap):
     """lambda / (lambda + alpha) Z <= H <= (1 + epsilon) Z, with a rank of no more than the cap."""
@@ -232,7 +232,7 @@ def test_at_the_largest_size_what_is_compensated_keeps_the_bracket(case, budget,
         assert ordered(full, (1.0 + budget) * sketch.dense())
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(cases(largest=15), budgets, st.booleans())
 def test_doubling_bounds_its_error_and_its_size(case, budget, falling):
     """rho is within the budgets of the phases, and half of m would not have sufficed in hindsight."""
@@ -255,13 +255,13 @@ def test_doubling_bounds_its_error_and_its_size(case, budget, falling):
         assert values[sketch.sketch_size // 2 :].sum() > budget * case.lam * share * (1 - 1e-9)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(cases(largest=15), st.sampled_from([0.5, 5.0, 50.0, 1e4]), st.integers(1, 4))
 def test_blocks_bound_their_error(case, budget, m):
     """A block of size l loses less than epsilon lambda m / (2 l), and all of them at most epsilon lambda."""
     sketch = DyadicFrequentDirections(case.K, case.d, case.lam, m, budget)
     full, lost, size = case.lam * np.eye(case.K * case.d), {}, case.K * case.d
-    for x, z in stream(case, rounds=40):
+    for x, z in stream(case, rounds=30):
         before = sketch.shrinkage
         feed(sketch, [(x, z)])
         full += np.kron(link_jacobian(z), np.outer(x, x))
@@ -277,6 +277,7 @@ def test_blocks_bound_their_error(case, budget, m):
     assert sketch.shrinkage <= budget * case.lam
 
 
+@settings(max_examples=30)
 @given(cases())
 def test_the_diagonal_is_that_of_the_full_hessian(case):
     curvature, reference = DiagonalCurvature(case.K, case.d, case.lam), Diagonal(case.K, case.d, case.lam)
@@ -289,6 +290,7 @@ def test_the_diagonal_is_that_of_the_full_hessian(case):
     assert ordered(reference.full, case.K * case.d * curvature.dense())
 
 
+@settings(max_examples=30)
 @given(cases(), st.sampled_from([0.1, 1.0, 3.0]))
 def test_a_growing_ridge_is_above_the_full_hessian(case, growth):
     curvature, reference = GrowingRidge(case.K, case.d, case.lam, growth), Ridge(case.K, case.d, case.lam)
