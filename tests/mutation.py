@@ -101,9 +101,9 @@ def load_claim_mutants(path: Path = HERE / "claim_mutants.yml") -> list[ClaimMut
 def suite() -> list[str]:
     """The fast tests that are about the library, as arguments of pytest."""
     names = (
-        "link", "choice", "radius", "curvature", "coordinates", "projection", "environments", "policies",
-        "thompson", "simulation", "buffer", "orthogonality", "oracle", "compiled", "compiled_faults",
-        "compiled_eigenpair", "stiff",
+        "link", "choice", "radius", "curvature", "error_control", "coordinates", "projection", "environments",
+        "policies", "thompson", "simulation", "buffer", "orthogonality", "oracle", "compiled",
+        "compiled_faults", "compiled_eigenpair", "stiff",
     )  # fmt: skip
     bounds = sorted(path.name for path in HERE.glob("theory/test_bounds_*.py"))
     return [*(f"tests/core/test_{name}.py" for name in names), *(f"tests/theory/{name}" for name in bounds)]

@@ -32,7 +32,7 @@ def play_everything():
     before = versions()
     assert sum(before.values()) > 10
     for limit, kind, (K, m) in itertools.product(
-        (0, 10**6), ("eofd", "oful"), ((1, 4), (1, 1), (3, 5), (2, 40))
+        (0, 10**6), ("eofd", "oful", "budgeted_eofd", "growing_ridge"), ((1, 4), (1, 1), (3, 5), (2, 40))
     ):
         compiled_policy.WIDE = limit
         rng = np.random.default_rng(11)
