@@ -1,4 +1,4 @@
-"""How the parameter of a policy moves and where it ends, round by round."""
+"""How far the parameter of a policy moves from round to round, and how far from the truth it ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def movements(
     n_rounds, n_trials : int
         T and the number of trials.
     seed, experiment
-        Pick the random streams: those of a `Study` of the same name and seed.
+        They choose the random streams, which are those of a `Study` of the same name and seed.
 
     Returns
     -------
@@ -47,22 +47,22 @@ def movements(
     for setting in settings:
         if not isinstance(setting.problem, Synthetic):
             raise ValueError(f"the true parameter must be known, got {setting.problem!r} in {setting.name!r}")
-    games = [(setting, trial) for setting in settings for trial in range(n_trials)]
+    trials = [(setting, trial) for setting in settings for trial in range(n_trials)]
     played = joblib.Parallel(n_jobs=Orders.from_environment().jobs)(
-        joblib.delayed(_game)(setting, n_rounds, seed, experiment, trial) for setting, trial in games
+        joblib.delayed(_rows)(setting, n_rounds, seed, experiment, trial) for setting, trial in trials
     )
     return pd.DataFrame([row for rows in played for row in rows])
 
 
-def _game(
+def _rows(
     setting: Setting, n_rounds: int, seed: int, experiment: str, trial: int
 ) -> list[dict[str, str | int | float]]:
-    """The rows of one trial, one for each policy."""
+    """Play one trial and return its rows of the table, one for each policy."""
     environment = setting.problem.environment()
     streams = trial_streams(seed, experiment, trial)
     policies = setting.build(environment, streams.policy)
     watched = {name: policy for name, policy in policies.items() if isinstance(policy, NewtonPolicy)}
-    # The instance has a stream of its own: drawn here from a second copy, it is the one that is played.
+    # A second copy of the instance's stream gives the same instance as `run_trial` draws below.
     instance = environment.instance(trial_streams(seed, experiment, trial).instance)
     assert isinstance(instance, SyntheticInstance)
     before = {name: np.zeros_like(policy.parameter) for name, policy in watched.items()}

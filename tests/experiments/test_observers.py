@@ -1,4 +1,4 @@
-"""What is observed along a trial, against the same games played round by round with nothing else."""
+"""What is observed along a trial, compared with the same trial played round by round here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTING = Setting(
 
 
 def rounds(trial, n_rounds):
-    """EOFD-MLogB round by round: the policy before the round, the truth, the action set, what is played."""
+    """Play EOFD-MLogB; yield policy before the round, true parameter, candidates and chosen action."""
     streams = trial_streams(3, "observed", trial)
     environment = SETTING.problem.environment()
     policy = SETTING.policy("eofd", environment, streams.policy)
@@ -37,11 +37,11 @@ def rounds(trial, n_rounds):
 
 @pytest.mark.parametrize("n_rounds", [1, 30])
 def test_distances_are_those_before_every_round_and_at_the_end(n_rounds):
-    """In some game of one round the largest is the first, and in some of 30 one in between."""
+    """With one round, the largest distance of some trial is the first; with 30, one in between."""
     expected = []
     for trial in range(3):
         ratios, regret = [], 0.0
-        for policy, truth, candidates, chosen in rounds(trial, n_rounds + 1):  # without the last round
+        for policy, truth, candidates, chosen in rounds(trial, n_rounds + 1):  # the last one is not played
             error = (policy.parameter - truth).ravel()
             ratios.append(error @ policy.curvature.dense() @ error / policy.beta)
             if len(ratios) <= n_rounds:
@@ -53,21 +53,21 @@ def test_distances_are_those_before_every_round_and_at_the_end(n_rounds):
     assert (found["largest"] > found["last"]).any()
 
 
-def test_no_radius_covers_a_truth_that_is_not_the_estimate():
+def test_with_a_radius_of_zero_the_distance_is_infinite():
     zero = SETTING.model_copy(update={"radius": {"kind": "constant", "beta": 0.0}})
     assert np.isinf(distances(zero, 3, 1, seed=3, experiment="observed")["largest"]).all()
 
 
-def test_distances_need_a_truth():
+def test_distances_need_a_known_parameter():
     with pytest.raises(ValueError, match="so the problem synthetic, got Digits"):
         distances(SETTING.model_copy(update={"problem": Digits()}), 3, 1, seed=3, experiment="observed")
 
 
-def test_movements_are_the_steps_and_the_error_of_each_game():
+def test_movements_are_the_steps_and_the_error_of_each_trial():
     n_rounds, expected = 30, []
     for trial in range(2):
         parameters, regret = [], 0.0
-        for policy, truth, candidates, chosen in rounds(trial, n_rounds + 1):  # without the last round
+        for policy, truth, candidates, chosen in rounds(trial, n_rounds + 1):  # the last one is not played
             parameters.append(policy.parameter.copy())
             error, norm = np.linalg.norm(policy.parameter - truth), np.linalg.norm(policy.parameter)
             if len(parameters) <= n_rounds:
@@ -83,7 +83,7 @@ def test_movements_are_the_steps_and_the_error_of_each_game():
     pd.testing.assert_frame_equal(found, pd.DataFrame(expected), rtol=1e-12)
 
 
-def test_movements_need_a_truth():
+def test_movements_need_a_known_parameter():
     with pytest.raises(ValueError, match="the true parameter must be known"):
         movements([SETTING.model_copy(update={"problem": Digits()})], 3, 1, seed=3, experiment="observed")
 
