@@ -4,10 +4,11 @@ from __future__ import annotations
 
 
 def main() -> None:
-    """Run the command line; always leaves by SystemExit.
+    """Run the command line, which always raises SystemExit.
 
-    ``pip install .`` brings the library alone. Then this names the extra, in place of a traceback that
-    ends in the name of some package. A module of this project that is missing is an error as ever.
+    ``pip install .`` installs only the library. In that case the message names the extra that is missing,
+    instead of a traceback that ends in the name of a package. If a module of this project itself is missing,
+    the error is raised.
     """
     try:
         from compendium import cli

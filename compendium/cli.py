@@ -1,7 +1,7 @@
-"""The command line ``mlogb``: list, run, status, runs, verify, clean, data, notebooks, claims, readme.
+"""The command line ``mlogb``, with a function for each of its commands.
 
-A wrong request ends with code 2, a failure with code 1, both with a few plain lines on stderr.
-The libraries that do the work are imported by the commands that need them, so help is quick.
+An invalid request ends with exit code 2, a failure with exit code 1, both with a few plain lines on standard
+error. Each command imports the libraries that it needs itself, so that ``--help`` is fast.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from compendium.claims.registry import Claim, Registry
-    from compendium.experiments.execution import Orders
 
-#: Exit code of `mlogb verify` where nothing contradicts the runs, and not all could be checked here.
+#: Exit code of `mlogb verify` if nothing contradicts the runs, but not everything could be checked.
 NOT_ALL_CHECKED = 3
 
 app = typer.Typer(
@@ -40,7 +39,7 @@ Targets = Annotated[list[Path] | None, typer.Argument(help="Notebooks or folders
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point of ``mlogb``; always leaves by SystemExit."""
+    """Entry point of ``mlogb``, which always raises SystemExit."""
     try:
         app(args=arguments, prog_name="mlogb")
     except UsageError as error:
@@ -49,8 +48,6 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(str(error), 1)
     except OSError as error:  # a full disk, a folder that may not be written
         _fail(_message(error), 1)
-    except KeyboardInterrupt:
-        _fail("interrupted", 130)
 
 
 @app.command("list")
@@ -106,9 +103,9 @@ def run(
 ) -> None:
     """Run an experiment and draw its figures, or show the stored run of the same parameters and data.
 
-    A stored run is shown whatever code made it, and which code that was is said; `mlogb verify` tells
-    whether the present code gives the same numbers, and --again computes them. After a change of a
-    notebook's text or of a figure, --redraw makes the run's outputs from the numbers that it has.
+    A stored run is shown even if other code made it; it is said which code that was. `mlogb verify` finds out
+    whether the present code gives the same numbers, and --again computes the run again. After a change of the
+    notebook's text or of a figure, --redraw makes the run's outputs from its stored numbers.
     """
     from compendium.runs.manifest import expand, load_manifest, parse_override, resolve
 
@@ -134,7 +131,7 @@ def run(
         if any(parameters in resolved[:place] for place, parameters in enumerate(resolved)):
             raise UsageError(f"experiments.{name}.grid: two of its points have the same parameters")
     orders = None
-    if shard or cluster or dry_run:  # else a stored run is found without importing what computes
+    if shard or cluster or dry_run:  # otherwise a stored run is found without this import, which is slow
         from compendium.experiments.execution import Orders, parse_shard
 
         try:
@@ -147,31 +144,25 @@ def run(
     failures = []
     for one, point in [(name, point) for name in names for point in points[name]]:
         try:
-            _run_point(one, profile, overrides, jobs, again, orders, point, redraw, timeout)
-        except (FailureError, OSError) as error:  # the others go on
+            _run_point(
+                one, profile, overrides, point=point, jobs=jobs, again=again, orders=orders, redraw=redraw,
+                timeout=timeout,
+            )  # fmt: skip
+        except (FailureError, OSError) as error:  # the other experiments and points are run
             place = ", ".join(text for text in (one * all_, _shown(point) * bool(point)) if text)
             failures.append(f"{place}: {_message(error)}" if place else _message(error))
     if failures:
         raise FailureError("\n".join(failures))
 
 
-def _run_point(
-    experiment: str,
-    profile: str,
-    overrides: dict[str, Any],
-    jobs: int,
-    again: bool,
-    orders: Orders | None,
-    point: dict[str, Any],
-    redraw: bool,
-    timeout: float | None,
-) -> None:
+def _run_point(experiment: str, profile: str, overrides: dict[str, Any], **options: Any) -> None:
+    """Run one point of an experiment's grid and print the result; the arguments are those of `execute`."""
     from compendium.experiments.progress import Stopped
     from compendium.runs import attestation
     from compendium.runs import run as runs
 
     try:
-        done = runs.execute(experiment, profile, overrides, jobs, again, orders, point, redraw, timeout)
+        done = runs.execute(experiment, profile, overrides, **options)
     except Stopped as stop:
         print(stop)
         return
@@ -181,7 +172,7 @@ def _run_point(
         print(f"{done.name} is there already and complete; --again computes it again")
         for line in attestation.history(done.path, done.record):
             print(f"  {line}")
-    elif redraw:
+    elif options["redraw"]:
         print(f"{done.name} was drawn again from its tables")
     else:
         print(f"{done.name} took {done.record['duration_seconds']} s{_trials_took(done.record)}")
@@ -198,14 +189,14 @@ def _run_point(
 
 
 def _trials_took(record: dict[str, Any]) -> str:
-    """Say what the trials took together, which is more than the run did if it went on from stored ones."""
+    """Return how long the trials took together, which is longer than the run if some were stored already."""
     seconds = record["environment"].get("trials_seconds", 0.0)
     return f"; its trials took {seconds:.0f} s in all" if seconds else ""
 
 
 @app.command()
 def status() -> None:
-    """Show the batches that are under way or were stopped before they were complete."""
+    """Show the runs that are being made, or that were stopped before they were complete."""
     from compendium.experiments import journal
 
     batches = journal.batches()
@@ -261,13 +252,13 @@ def verify(
 ) -> None:
     """Check stored runs: checksums, cells, outputs, figures, and a sample of trials computed again.
 
-    The cells are compared with the text that the notebook was made from, and every output with what they
-    give when they are executed on the stored tables. By default one trial of each study, drawn at random, is
-    computed again: a forger who changes a number of another trial in the tables, and all that follows from
-    it, is not found; how likely that is is said. --all finds it. What was measured is not measured again:
-    times, memory, and what the record says of the machine, its libraries and its date. The exit code is 0
-    where nothing contradicts the record, 3 where besides something could not be checked on this machine,
-    which is named, and 1 where something contradicts it.
+    The cells are compared with the text from which the notebook was made, and all outputs with those that the
+    cells give when they are executed on the stored tables. By default, one trial of each study is drawn at
+    random and computed again. If somebody changed a number of another trial in the tables, and everything
+    that follows from it, this is not found; it is said how likely that is. --all computes all trials and
+    finds it. Times, memory, and what the record says about the machine, its libraries and the date are not
+    measured again. The exit code is 0 if nothing contradicts the record, 3 if nothing does but something
+    could not be checked on this machine, which is named, and 1 if something contradicts it.
     """
     from compendium.runs import recomputation, verification
     from compendium.runs import run as runs
@@ -289,7 +280,7 @@ def verify(
             print(f"  attested: {verification.attest(run, report)}")
         verdict = "verified, but for what was not checked" if report.gaps else "verified"
         print(f"{run.name}: {verdict if not found else 'NOT as recorded'}", flush=True)
-        failures += [f"{run.name}: {problem}" for problem in found]
+        failures += [f"{run.name}: {fault}" for fault in found]
     if failures:
         raise FailureError("\n".join(failures))
     if unchecked:
@@ -299,7 +290,7 @@ def verify(
 @app.command("runs")
 def list_runs() -> None:
     """List the finished runs, oldest first."""
-    from compendium.runs.run import find_runs, problems, unreadable_runs
+    from compendium.runs.run import faults, find_runs, unreadable_runs
 
     for name in unreadable_runs():
         print(f"{name}  its record cannot be read")
@@ -311,8 +302,8 @@ def list_runs() -> None:
         print(
             f"{found.name}  {record['started'][:10]}  {record['duration_seconds']} s  {commit}  {parameters}"
         )
-        for problem in problems(found.path):
-            print(f"  {problem}")
+        for fault in faults(found.path):
+            print(f"  {fault}")
 
 
 @app.command()
@@ -342,8 +333,8 @@ def check_notebooks(targets: Targets = None) -> None:
     """Check that every notebook is its text, executed in order without an error."""
     from compendium.runs.notebooks import check
 
-    if problems := check(targets or None):
-        raise FailureError("\n".join(problems))
+    if faults := check(targets or None):
+        raise FailureError("\n".join(faults))
     print("the notebooks agree with their texts")
 
 
@@ -436,7 +427,7 @@ def _print_claims(registry: Registry, chosen: Sequence[Claim]) -> None:
 
 
 def _data_lines(study: dict[str, Any]) -> list[str]:
-    """One line per data set of a run, so that 5,000 rows never pass for 70,000."""
+    """Return a line for each data set of a run with its rows, by which 5,000 digits differ from all."""
     sets = [data for one in study.get("studies", []) for data in one.get("data", [])]
     return [f"  data: {data['name']}, {data['rows']:,} rows, from {data['source']}" for data in sets]
 
@@ -446,7 +437,8 @@ def _shown(parameters: dict[str, Any]) -> str:
 
 
 def _relative(path: Path) -> str:
-    return os.path.relpath(path)
+    """Return a path from the working folder, or the absolute path where that is shorter."""
+    return min(os.path.relpath(path), str(path), key=len)
 
 
 def _message(error: Exception) -> str:

@@ -1,14 +1,25 @@
-"""A small project of its own for the tests of the batch side, with notebooks that need no library."""
+"""Small projects, each in a folder of its own, for the tests of runs."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import shutil
+import subprocess
 import sys
+import time
 from pathlib import Path
 
+from compendium.experiments import Setting, Study, Synthetic
+
 ROOT = Path(__file__).parents[1]
+
+#: A study that is computed in less than a second.
+SMALL_STUDY = Study(experiment="tests", n_rounds=25, n_trials=5, seed=2, settings=[Setting(
+    name="one", problem=Synthetic(dimension=4, rewards=(1.0,), parameter_norm=2.0), sketch_size=2,
+    regularization=0.5, step_size=1.0, norm_bound=2.0, radius={"kind": "constant", "beta": 0.1},
+    policies=("eofd", "random"),
+)])  # fmt: skip
 
 HEADER = """---
 jupytext:
@@ -84,7 +95,7 @@ def make_project(root: Path, *cells: str) -> Path:
 
 STUDY_HEADER = HEADER[: HEADER.index("n_rounds = 10")] + "n_rounds = 30\nn_trials = 4\nslow = 0.0\n```\n"
 
-#: A notebook of the real kind: a study, a number, a figure and the hand-over.
+#: The cells of a notebook with a study, a printed table, a figure and published results.
 REAL_CELLS = (
     """
 import matplotlib.pyplot as plt
@@ -129,7 +140,7 @@ experiments:
 
 
 def make_real_project(root: Path, *first: str) -> Path:
-    """Write a project whose notebook runs a study, after these cells."""
+    """Write a project whose notebook executes these cells and then runs a study."""
     text = make_project(root)
     (root / "experiments.yml").write_text(REAL_MANIFEST)
     text.write_text(STUDY_HEADER + "".join(cell(code.strip("\n")) for code in (*first, *REAL_CELLS)))
@@ -137,12 +148,30 @@ def make_real_project(root: Path, *first: str) -> Path:
 
 
 def command(*arguments: str) -> list[str]:
-    """The command line in a process of its own."""
+    """The arguments that start the command line in a process of its own."""
     return [sys.executable, "-c", "from compendium.cli import main; main()", *arguments]
 
 
+def git(folder: Path, *arguments: str) -> str:
+    """Run git in a folder and return what it prints."""
+    options = ["-c", "user.name=n", "-c", "user.email=e", "-c", "protocol.file.allow=always"]
+    done = subprocess.run(
+        ["git", "-C", str(folder), *options, *arguments], check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def wait_until(condition, latest: float = 120.0, pause: float = 0.01):
+    """Wait until a condition is true, and return its value; fail after `latest` seconds."""
+    deadline = time.monotonic() + latest
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"the condition was not true within {latest:g} s"
+        time.sleep(pause)
+    return found
+
+
 def numbers_of(run: Path) -> dict[str, str]:
-    """What a run says, without what is measured or names the moment: digests by file."""
+    """Digests of the files of a run whose content is neither measured nor depends on the date."""
     found = {name: (run / name).read_bytes() for name in ("results.parquet", "final.parquet", "study.json")}
     notebook = json.loads((run / "tiny.ipynb").read_text())
     found["tiny.ipynb"] = json.dumps(notebook, sort_keys=True).encode()

@@ -1,4 +1,4 @@
-"""Settings of the suite: Hypothesis without a clock, and commands of a test that know of no `make`."""
+"""Settings of the suite: Hypothesis without a clock, and no trace of a `make` that started the tests."""
 
 from __future__ import annotations
 

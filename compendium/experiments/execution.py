@@ -1,9 +1,9 @@
 """How the trials of a study are obtained: loaded, or computed by worker processes or by a cluster.
 
-A trial that is stored is loaded. Every other one is computed by a worker and stored by this process as soon
-as it arrives, so a study that is stopped, in whatever way, goes on from the trials that it had. Who computes
-a trial decides nothing: one process, several, the shards of a job array or the workers of a Dask cluster
-give the same bytes. A trial that fails does not stop the others.
+A trial that is stored is loaded. Every other trial is computed by a worker and stored by this process as soon
+as it arrives, so a study that was stopped, in whatever way, continues with the trials that it had. The
+numbers do not depend on who computes a trial: one process, several, the shards of a job array and the workers
+of a Dask cluster give the same bytes. A trial that fails does not stop the others.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ from compendium.experiments import plan, progress, trials
 from compendium.experiments.trials import TrialSpec
 
 Specs = Mapping[str, TrialSpec]
-#: The address of a trial with its table, or with the reason why there is none.
+#: The address of a trial, with its table or with the reason why it could not be computed.
 Arrival = tuple[str, pd.DataFrame | str]
 
 _LOG = logging.getLogger(__name__)
 _SHOWN = 5  # failures that a message lists
-_CONNECT, _PATIENCE, _POLL = 20.0, 60.0, 0.05  # seconds to reach a scheduler, to wait for workers, to look
-_POLL_PARENT = 1.0  # seconds between two looks of a worker at whether its parent is there
+_CONNECT = 20.0  # seconds within which a scheduler must answer
+_PATIENCE = 60.0  # seconds that a cluster may be without workers
+_POLL = 0.05  # seconds between two looks at whether a trial has arrived from a cluster
+_POLL_PARENT = 1.0  # seconds between two looks of a worker at whether its parent still lives
 
 
 class TrialsFailedError(RuntimeError):
@@ -54,7 +56,7 @@ class Orders:
     cluster : str, optional
         Address of a Dask scheduler whose workers compute.
     plan_only : bool
-        Say what would be done, and stop.
+        Only say what would be computed.
     """
 
     jobs: int = 1
@@ -68,7 +70,11 @@ class Orders:
 
     @classmethod
     def from_environment(cls) -> Orders:
-        """Read what `as_variables` wrote; without a batch, as many workers as ``MLOGB_JOBS`` says, or one."""
+        """Read what `as_variables` wrote.
+
+        Without a batch, the environment variable ``MLOGB_JOBS`` gives the number of workers, which is 1 by
+        default.
+        """
         if text := os.environ.get(progress.BATCH):
             values = json.loads(text)
             shard = values.pop("shard", None)
@@ -80,7 +86,7 @@ class Orders:
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """Read ``i/n``.
+    """Read the number of a shard from ``i/n``.
 
     >>> parse_shard("2/8")
     (2, 8)
@@ -102,7 +108,7 @@ def obtain(experiment: str, specs: Sequence[TrialSpec], folder: Path, orders: Or
     Parameters
     ----------
     experiment : str
-        What a progress bar is called.
+        Title of the progress bar.
     specs : sequence of TrialSpec
         The trials.
     folder : Path
@@ -113,32 +119,32 @@ def obtain(experiment: str, specs: Sequence[TrialSpec], folder: Path, orders: Or
     Returns
     -------
     list of DataFrame
-        One for each trial, in their order.
+        The table of each trial, in the order of `specs`.
 
     Raises
     ------
     TrialsFailedError
-        If a trial failed or a worker was killed; what is finished is stored.
+        If a trial failed or a worker was killed; the trials that were computed are stored.
     progress.Stopped
-        If the orders are to stop before the results: a plan, or a shard while others are missing.
+        If the orders ask for a plan only, or for a shard while trials of other shards are missing.
     """
     asked = {spec.key: spec for spec in specs}
     number, count = orders.shard or (1, 1)
     part = dict(list(asked.items())[number - 1 :: count])
-    with progress.reporting(experiment) as report:
-        report({"trials": list(asked)})
+    with progress.reporting(experiment) as send:
+        send({"trials": list(asked)})
         frames = _load(asked, folder)
         missing = {key: spec for key, spec in part.items() if key not in frames}
-        if _LOG.isEnabledFor(logging.INFO):  # to estimate the time takes time
+        if _LOG.isEnabledFor(logging.INFO):  # making the plan takes time
             _LOG.info(plan.describe(asked, frames, missing, None if orders.cluster else orders.jobs))
         if orders.plan_only:
             raise progress.Stopped("nothing was computed: this was the plan only")
-        report({"total": len(part), "stored": len(part) - len(missing)})
+        send({"total": len(part), "stored": len(part) - len(missing)})
         if missing:
             trials.check_writable(folder)
         failures: dict[str, str] = {}
         with warnings.catch_warnings():
-            # joblib tells of idle workers that leave, which differs from run to run of a notebook.
+            # joblib warns when an idle worker ends, which would be an output that differs from run to run.
             warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")
             for key, result in _computed(missing, orders):
                 if not isinstance(result, str):
@@ -150,7 +156,7 @@ def obtain(experiment: str, specs: Sequence[TrialSpec], folder: Path, orders: Or
                     failures[key] = result
                 else:
                     frames[key] = result
-                    report({"computed": 1})
+                    send({"computed": 1})
         _raise_if([failures[key] for key in part if key in failures], len(part))
         if orders.shard:
             frames |= _load({key: spec for key, spec in asked.items() if key not in frames}, folder)
@@ -164,7 +170,7 @@ def obtain(experiment: str, specs: Sequence[TrialSpec], folder: Path, orders: Or
 
 
 def _load(specs: Specs, folder: Path) -> dict[str, pd.DataFrame]:
-    """The trials that are stored and can be used."""
+    """Load the trials that are stored and can be used."""
     found = {key: trials.load(spec, folder) for key, spec in specs.items()}
     return {key: frame for key, frame in found.items() if frame is not None}
 
@@ -179,14 +185,14 @@ def _computed(missing: Specs, orders: Orders) -> Iterator[Arrival]:
 
 
 def _computed_here(missing: Specs, workers: int) -> Iterator[Arrival]:
-    """Compute trials with processes of this machine; with one worker, in this process.
+    """Compute trials with worker processes of this machine, or in this process if there is to be one worker.
 
-    When a worker is killed, joblib ends all of them and does not say which trial was to blame. The trials
-    that are left are then computed one after the other, each in a process of its own.
+    When a worker is killed, joblib ends all workers and does not say which trial was the cause. The remaining
+    trials are then computed one after the other, each in a process of its own.
     """
     left = dict(missing)
     work = [joblib.delayed(_compute)(spec, key) for key, spec in missing.items()]
-    options = {"initializer": _end_with, "initargs": (os.getpid(),)} if workers > 1 else {}
+    options = {"initializer": _end_with_parent, "initargs": (os.getpid(),)} if workers > 1 else {}
     try:
         for key, result in joblib.Parallel(n_jobs=workers, return_as="generator_unordered", **options)(work):
             del left[key]
@@ -198,7 +204,7 @@ def _computed_here(missing: Specs, workers: int) -> Iterator[Arrival]:
             return
         _LOG.warning("a worker process was killed; the trials that are left are computed one at a time")
         for key, spec in left.items():
-            yield from _computed_here({key: spec}, workers=2)  # with one, it would be this process
+            yield from _computed_here({key: spec}, workers=2)  # one worker would be this process
 
 
 def _computed_on_cluster(missing: Specs, address: str) -> Iterator[Arrival]:
@@ -207,9 +213,9 @@ def _computed_on_cluster(missing: Specs, address: str) -> Iterator[Arrival]:
         from dask.distributed import Client, as_completed
     except ImportError:
         raise ImportError("--cluster needs Dask: pip install .[cluster]") from None
-    warnings.simplefilter("ignore")  # versions and sizes differ between clusters; `obtain` ends this
+    warnings.simplefilter("ignore")  # they differ between clusters; `obtain` restores them
     for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # what fails is said once, by this module
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # this module reports each failure once
     try:
         client = Client(address, timeout=_CONNECT)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
@@ -222,16 +228,16 @@ def _computed_on_cluster(missing: Specs, address: str) -> Iterator[Arrival]:
         futures = {
             client.submit(_compute_on_cluster, spec, key, pure=False): key for key, spec in missing.items()
         }
-        # With results: to ask for one whose worker has died meanwhile would wait for ever.
+        # Futures come with their results: asking for one whose worker has died meanwhile would never return.
         arriving = as_completed(futures, with_results=True, raise_errors=False)  # type: ignore[no-untyped-call]
         for left in range(len(futures), 0, -1):
             _wait(client, arriving, left)
             future, result = next(arriving)
             key = futures[future]
-            if future.status == "error":  # a worker could not even start it, or it took its worker with it
+            if future.status == "error":  # the trial could not be started, or killed its worker
                 yield key, _reason(missing[key], result[1])
             elif future.status != "finished":
-                yield key, f"{_named(missing[key])}: the cluster gave it up"
+                yield key, f"{_named(missing[key])}: the cluster cancelled it"
             else:
                 yield result
             future.release()
@@ -243,7 +249,7 @@ def _wait(client: Any, arriving: Any, left: int) -> None:
     Raises
     ------
     TrialsFailedError
-        If the scheduler is gone, or has had no workers for a while.
+        If the connection to the scheduler is lost, or the cluster has no workers for `_PATIENCE` seconds.
     """
     gone, since = "the Dask scheduler is gone", time.monotonic()
     while client.status == "running":
@@ -251,7 +257,7 @@ def _wait(client: Any, arriving: Any, left: int) -> None:
             return
         time.sleep(_POLL)
         if time.monotonic() - since > _PATIENCE:
-            # Not `scheduler_info`, which the client itself asks now and then without the workers.
+            # `scheduler_info` may lack the workers, as the client itself asks for it without them.
             if not client.nthreads():
                 gone = "the cluster lost its workers"
                 break
@@ -259,10 +265,10 @@ def _wait(client: Any, arriving: Any, left: int) -> None:
     raise TrialsFailedError(f"{gone}, {left} trials are missing; what had arrived is stored")
 
 
-def _end_with(parent: int) -> None:
-    """Watch from a thread of a worker whether its parent is still there, and end the worker if not.
+def _end_with_parent(parent: int) -> None:
+    """Start a thread in a worker that ends the worker when its parent process has ended.
 
-    A worker whose parent was killed would compute its trial to the end, and then wait for minutes.
+    A worker whose parent was killed would otherwise compute its trial to the end and then wait for minutes.
     """
 
     def watch() -> None:
@@ -270,14 +276,14 @@ def _end_with(parent: int) -> None:
             time.sleep(_POLL_PARENT)
         os._exit(1)
 
-    if os.name != "nt":  # where a process keeps the number of a parent that has ended
+    if os.name != "nt":  # on Windows `getppid` still returns the number of a parent that has ended
         threading.Thread(target=watch, daemon=True).start()
 
 
 def _compute_on_cluster(spec: TrialSpec, key: str) -> Arrival:
-    """Compute a trial in a thread of a worker of a cluster, for good with one BLAS thread.
+    """Compute a trial in a thread of a worker of a cluster, and limit BLAS to one thread from then on.
 
-    To lift the limit after each trial, as a trial does, would lift it for the worker's other threads.
+    A trial lifts its own limit at its end, which would also lift it for the other threads of the worker.
     """
     threadpool_limits(limits=1)
     return _compute(spec, key)
@@ -286,8 +292,9 @@ def _compute_on_cluster(spec: TrialSpec, key: str) -> Arrival:
 def _compute(spec: TrialSpec, key: str) -> Arrival:
     """Compute a trial in a worker.
 
-    The address is that of the process that asked: it stands for the sources of the library and the data. What
-    fails comes back as text, since not every error can be pickled.
+    The address was computed by the process that asks. If the worker computes another one, it has other
+    sources of the library or other data. An error is returned as text, because not every error can be
+    pickled.
     """
     try:
         if spec.key != key:
@@ -302,7 +309,7 @@ def _compute(spec: TrialSpec, key: str) -> Arrival:
 
 
 def _reason(spec: TrialSpec, error: Exception) -> str:
-    """Say in one line why there is no trial."""
+    """Return in one line why a trial could not be computed."""
     reason = str(error)
     if isinstance(error, OSError) and error.errno:
         reason = ": ".join(str(part) for part in (os.strerror(error.errno), error.filename) if part)

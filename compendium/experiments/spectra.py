@@ -1,4 +1,4 @@
-"""The sketching error along a game, beside the spectrum of the Hessian that the sketch stands for."""
+"""The sketching error along a trial, beside the spectrum of the Hessian that the sketch approximates."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def track_sketch(
     n_rounds : int
         T.
     seed, experiment
-        Pick the random streams of trial 0.
+        They choose the random streams, of which those of trial 0 are used.
     checkpoints : sequence of int
         Rounds at which the spectrum of the accumulated Hessian is taken.
 
     Returns
     -------
     table : DataFrame
-        Columns round, rho, bound (the sharp one), printed bound, factor (Delta), largest (eigenvalue
-        of the accumulated Hessian).
+        Columns `round`, `rho`, `bound` (the sharp one), `printed bound`, `factor` (Delta) and `largest`,
+        the largest eigenvalue of the accumulated Hessian; one row per checkpoint, and one for the last round.
     spectrum : (Kd,) array
         Eigenvalues of the accumulated Hessian at the end, decreasing.
     """

@@ -1,9 +1,9 @@
-"""A study: several settings, several trials each; the results as tidy tables.
+"""Studies: several settings with several trials each, and their results as tidy tables.
 
-This is what an experiment's notebook imports. `execution` obtains the trials, from a folder or by
-computing them, in one process or in many; the tables do not depend on how, and times have a table of
-their own. In the folder of a finished run the tables are read and not computed, so that a committed
-run can be executed again in seconds and every number in its notebook compared.
+The notebook of an experiment defines a study and calls `Study.run`. The module `execution` loads or computes
+the trials, in one process or in many; the tables do not depend on how, and measured times have a table of
+their own. In the folder of a finished run, the tables are read instead of computed, so that the notebook of a
+committed run can be executed again in seconds and all its numbers compared.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from compendium.experiments.trials import TrialSpec
 from compendium.system import paths, provenance
 
 TABLES = ("results", "timings", "final")
-#: The median time of a round is not taken over fewer rounds.
+#: Times of rounds are summarised over at least so many rounds.
 _FEWEST_ROUNDS = 20
 _COLUMNS_OF_BLOCKS = ["setting", "trial", "round", "policy", "reward", "regret"]
-#: Columns of whole numbers; pandas makes them floating-point where it stacks a table without them below.
+#: Columns of whole numbers. Where tables with and without such a column are concatenated, pandas fills the
+#: gaps with NaN and makes it floating-point.
 _WHOLE = {"n_actions": np.int32, "action": np.int32, "outcome": np.int16}
 
 __all__ = ["Results", "Setting", "Study", "measured", "publish", "replay"]
@@ -41,16 +42,16 @@ class Study(BaseModel):
     Parameters
     ----------
     experiment : str
-        Name that, with the seed, picks the random streams. Settings of one study share them:
-        trial i meets the same action sets and outcome uniforms under every setting.
+        A name that, together with the seed, chooses the random streams. All settings of a study share
+        them: trial i has the same action sets and the same uniform numbers for outcomes in every setting.
     settings : sequence of Setting
-        Problems with parameter settings, under distinct names.
+        The settings, which must have distinct names.
     n_rounds, n_trials : int
         T and the number of trials.
     seed : int
         Root seed.
     block : int
-        How many rounds a row of the published table spans: long studies are kept small.
+        How many rounds a row of the published table sums up, so that the tables of long studies stay small.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -85,14 +86,14 @@ class Study(BaseModel):
         ]
 
     def run(self, n_jobs: int | None = None, folder: Path | None = None) -> Results:
-        """Load or compute every trial; in the folder of a finished run, read its tables.
+        """Load or compute all trials; in the folder of a finished run, read its tables instead.
 
         Parameters
         ----------
         n_jobs : int, optional
             Worker processes; by default what the command line or `MLOGB_JOBS` says, else 1.
         folder : Path, optional
-            Where trials are kept; by default `papermill_runs/.trials`.
+            Where trials are stored; by default `papermill_runs/.trials`.
 
         Returns
         -------
@@ -103,7 +104,7 @@ class Study(BaseModel):
         execution.TrialsFailedError
             If trials failed; the others are stored.
         ValueError
-            If the working folder is a finished run that holds no such study.
+            If the working folder is that of a finished run without this study.
         """
         if folder is None and _is_finished_run(Path.cwd()):
             return replay(self, Path.cwd())
@@ -127,11 +128,11 @@ class Results:
     Attributes
     ----------
     study : Study
-        What was run.
+        The study.
     rounds : pandas.DataFrame
-        What was played, without times: the same for any number of workers, and after a restart. One
-        row per (setting, trial, round, policy); with `Study.block` b > 1 one row per b rounds, with
-        the sums of reward and regret.
+        What was played, without times, and therefore the same for any number of workers and after a
+        restart. One row per (setting, trial, round, policy); with `Study.block` b > 1 one row per b
+        rounds, with the sums of reward and regret.
     timings : pandas.DataFrame
         Wall time per round in milliseconds, one row per (setting, policy, trial); see `_timings`.
     final : pandas.DataFrame
@@ -139,12 +140,12 @@ class Results:
     margins : list of dict
         The smallest decision margin of each policy under each setting.
     data : list of dict
-        Source, rows and checksum of the data sets behind the study's problems, each once.
+        Source, rows and checksum of the data sets that the study's problems use, each once.
     frame : pandas.DataFrame or None
         All rounds with times and margins; None for the tables of a finished run.
     computed_on : tuple of dict
-        For each trial what `provenance.computed_on` said where it was computed, and the seconds that it took;
-        empty where it was read.
+        For each trial what it was computed on, as `provenance.computed_on` describes it, and the seconds that
+        it took. Empty if the tables were read from a finished run.
     """
 
     study: Study
@@ -187,17 +188,18 @@ class Results:
 
 
 def measured(name: str, measure: Callable[[], Any]) -> Any:
-    """What a notebook measures besides times of rounds; in the folder of a finished run, what was measured.
+    """Measure something besides the times of rounds; in the folder of a finished run, read its measurement.
 
-    A measurement differs from machine to machine, so it cannot be compared with another one. It is a
-    finding of the run, and whoever executes the notebook again reads it back, as the tables.
+    A measurement differs from machine to machine, so measuring again could not show that a run is right. The
+    measured value is therefore stored as a finding of the run, and read back when its notebook is executed
+    again.
 
     Parameters
     ----------
     name : str
-        Under which `publish` gets the value.
+        The name of the finding under which the notebook gives the value to `publish`.
     measure : callable
-        Measures; the value must be plain.
+        Measures and returns the value, which must be made of plain values.
 
     Raises
     ------
@@ -213,7 +215,7 @@ def measured(name: str, measure: Callable[[], Any]) -> Any:
 
 
 def publish(*results: Results, **findings: Any) -> None:
-    """Hand results to the batch that executes the notebook; without a batch, do nothing.
+    """Give results to the batch that executes the notebook; without a batch, do nothing.
 
     Parameters
     ----------
@@ -230,7 +232,7 @@ def publish(*results: Results, **findings: Any) -> None:
 def save(folder: Path, *results: Results, **findings: Any) -> None:
     """Write `results.parquet`, `timings.parquet`, `final.parquet` and `study.json` into a folder.
 
-    With them goes what this process, which is the kernel, and its workers computed on.
+    Also written is what this process, which is the kernel, and its workers computed on.
 
     Parameters
     ----------
@@ -248,7 +250,7 @@ def save(folder: Path, *results: Results, **findings: Any) -> None:
     if len(set(names)) != len(names):
         raise ValueError(f"settings of the studies must have different names, got {names}")
     record = {"studies": [one.record() for one in results], "findings": findings}
-    # Before anything is written: this fails if a finding is not a plain value.
+    # This fails if a finding is not made of plain values, so it is done before anything is written.
     text = json.dumps(record, indent=2, sort_keys=True, allow_nan=False) + "\n"
     for name, attribute in zip(TABLES, ("rounds", "timings", "final"), strict=True):
         table = _stack([getattr(one, attribute) for one in results])
@@ -267,7 +269,7 @@ def _stack(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def replay(study: Study, folder: Path) -> Results:
-    """The tables of a study as a finished run holds them.
+    """Read the tables of a study from a finished run.
 
     Parameters
     ----------
@@ -279,7 +281,7 @@ def replay(study: Study, folder: Path) -> Results:
     Raises
     ------
     ValueError
-        If the run holds no such study: it was made with other parameters.
+        If the run has no study with these parameters.
     """
     stored = json.loads((folder / "study.json").read_text(encoding="utf-8"))["studies"]
     asked = study.model_dump(mode="json")
@@ -299,8 +301,8 @@ def replay(study: Study, folder: Path) -> Results:
         return part
 
     rounds = table("results")
-    # Studies with and without blocks may share the table, which then has columns that are empty for one of
-    # them, in the order of the first one.
+    # A run may have studies with and without blocks. Its table then has columns that are empty for one of
+    # them, and the order of columns of the first study.
     keys, sums = _COLUMNS_OF_BLOCKS[:4], _COLUMNS_OF_BLOCKS[4:]
     rounds = rounds[_COLUMNS_OF_BLOCKS] if study.block > 1 else rounds[[*keys, *_WHOLE, *sums]].astype(_WHOLE)
     final = table("final", categorical=False)
@@ -316,7 +318,7 @@ def _is_finished_run(folder: Path) -> bool:
 
 
 def _in_blocks(frame: pd.DataFrame, study: Study) -> pd.DataFrame:
-    """The rounds without times and margins, b of them in a row."""
+    """The rounds without times and margins; with blocks of b rounds, a row sums up each block."""
     rounds = frame.drop(columns=[*trials.TIMES, "margin"])
     if study.block == 1:
         return rounds
@@ -329,9 +331,9 @@ def _in_blocks(frame: pd.DataFrame, study: Study) -> pd.DataFrame:
 def _timings(frame: pd.DataFrame, study: Study) -> pd.DataFrame:
     """Wall time per round in milliseconds, summarised per (setting, policy, trial).
 
-    All figures are over the rounds with a full sketch, from `first_round` on: before it is full a
-    round costs less. A trial with fewer than 20 such rounds is summarised over all of them, and its
-    `first_round` is 1.
+    Only the rounds with a full sketch count, from `first_round` on, because a round costs less before
+    the sketch is full. A trial with fewer than 20 such rounds is summarised over all its rounds, and
+    its `first_round` is 1.
     """
     keys, parts = ["setting", "policy", "trial"], [*trials.TIMES, "total_seconds"]
     frame = frame.assign(total_seconds=frame[list(trials.TIMES)].sum(axis=1))
@@ -351,7 +353,8 @@ def _timings(frame: pd.DataFrame, study: Study) -> pd.DataFrame:
 def _margins(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The smallest margin of each policy under each setting.
 
-    In round 1 all actions of one norm tie exactly, and the margin there is the tie tolerance.
+    They are given with and without round 1, where all actions of one norm tie and the margin is the tie
+    tolerance.
     """
     later = frame["margin"].where(frame["round"] > 1, np.inf)
     grouped = frame.assign(later=later).groupby(["setting", "policy"], observed=True, sort=False)
@@ -385,7 +388,7 @@ def final_states(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> 
 
 
 def combine(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """All rounds of all trials in one frame."""
+    """Concatenate the tables of all trials."""
     settings = list(dict.fromkeys(spec.setting.name for spec in specs))
     policies = list(dict.fromkeys(policy for spec in specs for policy in spec.setting.policies))
     parts = [
@@ -397,6 +400,6 @@ def combine(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.Da
         for spec, frame in zip(specs, frames, strict=True)
     ]
     combined = pd.concat(parts, ignore_index=True)
-    combined.attrs.clear()  # else Parquet files would hold those of one trial
+    combined.attrs.clear()  # those of one trial, which Parquet files would store
     first = ["setting", "trial", "round", "policy"]
     return combined[first + [name for name in combined.columns if name not in first]]

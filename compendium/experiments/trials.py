@@ -1,10 +1,11 @@
-"""The unit of work: one trial of one setting, computed once and kept under its content address.
+"""Trials: one trial of one setting is the unit of work, which is computed once and stored under its address.
 
-The address is a hash of what decides the numbers: the experiment, the problem with its data's
-checksum, the setting, the seed, the trial and the sources of the library. The versions of NumPy and
-BLAS are not in it: they move last digits, and a run's record names them. A stored trial is one
-Parquet file, written to a temporary name and renamed, so it is there whole or not at all; a file
-that cannot be read, has a wrong checksum or does not fit is computed again.
+The address is a hash of everything that decides the numbers: the experiment, the setting with its problem,
+the checksum of the data, the seed, the number of the trial and the sources of the library. The versions of
+NumPy and of BLAS are not part of it, because they change last digits only; a run's record names them. A
+stored trial is a Parquet file that is written under a temporary name and renamed, so that it is never there
+in part. If a file cannot be read, has a wrong checksum or belongs to another trial, the trial is computed
+again.
 """
 
 from __future__ import annotations
@@ -36,13 +37,14 @@ from mlogb_core.simulation import Round, Trial, run_trial, trial_streams
 __all__ = ["TIMES", "Setting", "TrialSpec", "is_stored", "library_digest", "load", "store"]
 
 TIMES = ("select_seconds", "update_seconds")
-#: What a trial holds besides its rows: final states, and on what and how long it was computed.
+#: What is stored with the rows of a trial: the final states of its policies, what it was computed on, and how
+#: many seconds that took.
 ATTRIBUTES = ("final", "computed_on", "seconds")
 _LOG = logging.getLogger(__name__)
 
 
 class TrialSpec(BaseModel):
-    """All that decides the numbers of one trial."""
+    """The specification of a trial: everything that decides its numbers, except code and data."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -53,7 +55,7 @@ class TrialSpec(BaseModel):
     trial: NonNegativeInt
 
     def identity(self) -> dict[str, Any]:
-        """The specification with the data's checksum and the digest of the sources."""
+        """The specification with the checksum of the data and the digest of the sources."""
         data = self.setting.problem.data()
         return self.model_dump(mode="json") | {
             "data": data and data["sha256"],
@@ -62,18 +64,24 @@ class TrialSpec(BaseModel):
 
     @property
     def key(self) -> str:
-        """Content address: the hash of `identity`."""
+        """The address of the trial, which is the hash of its identity."""
         text = json.dumps(self.identity(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
     def compute(self, on_round: Callable[[int], None] | None = None) -> pd.DataFrame:
-        """Play the trial, with one BLAS thread: the thread count changes last digits.
+        """Play the trial with one BLAS thread, because the number of threads changes last digits.
 
-        `on_round` is called with the number of rounds done after each round, for progress.
+        Parameters
+        ----------
+        on_round : callable, optional
+            It is called after each round with the number of rounds played.
 
-        The frame's `attrs["final"]` has the summary of each policy with a curvature at the end, and
-        `attrs["computed_on"]` the libraries and the machine of the process that computed it, and
-        `attrs["seconds"]` how long that took.
+        Returns
+        -------
+        DataFrame
+            One row per round and policy. Its `attrs` has three entries: ``final``, the summary of each policy
+            with a curvature after the last round; ``computed_on``, libraries and machine of this process; and
+            ``seconds``, how long the trial took.
         """
         started = perf_counter()
 
@@ -93,14 +101,14 @@ class TrialSpec(BaseModel):
 
 
 def load(spec: TrialSpec, folder: Path) -> pd.DataFrame | None:
-    """A stored trial, or None if there is none that can be used.
+    """Read a stored trial; None if there is none, or none that can be used.
 
     Parameters
     ----------
     spec : TrialSpec
         The trial.
     folder : Path
-        Where trials are kept.
+        Where trials are stored.
     """
     path = folder / f"{spec.key}.parquet"
     if not path.is_file():
@@ -123,12 +131,12 @@ def load(spec: TrialSpec, folder: Path) -> pd.DataFrame | None:
 
 
 def is_stored(spec: TrialSpec, folder: Path) -> bool:
-    """Whether there is a file for the trial; `load` says whether it can be used."""
+    """Whether there is a file of this trial; whether it can be used is found by `load`."""
     return (folder / f"{spec.key}.parquet").is_file()
 
 
 def store(spec: TrialSpec, frame: pd.DataFrame, folder: Path) -> Path:
-    """Write a trial under its address, whole or not at all."""
+    """Write a trial under its address, completely or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{spec.key}.parquet"
     temporary = folder / f".{spec.key}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp"
@@ -146,12 +154,12 @@ def store(spec: TrialSpec, frame: pd.DataFrame, folder: Path) -> Path:
 
 
 def check_writable(folder: Path) -> None:
-    """Write a file into the folder of the trials and remove it, so that one that cannot be written is known.
+    """Find out whether the folder of the trials can be written, before trials are computed for it.
 
     Raises
     ------
     OSError
-        If that fails; better now than when a trial has been computed.
+        If a file cannot be written into it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     probe = folder / f".{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp"
@@ -164,14 +172,14 @@ def check_writable(folder: Path) -> None:
 
 @lru_cache(maxsize=1)
 def library_digest() -> str:
-    """Digest of the sources that decide a trial's numbers: `mlogb_core`, and how it is set up and played."""
+    """Digest of the sources that decide a trial's numbers: `mlogb_core`, and what builds its objects."""
     return code_digest(
         ["experiments/problems", *(f"experiments/{name}.py" for name in ("policies", "setting", "trials"))]
     )
 
 
 def _content(frame: pd.DataFrame) -> str:
-    """Hash of what a stored trial says: its columns and the policies' last states."""
+    """Hash of the content of a stored trial: its columns and the final states of its policies."""
     digest = hashlib.sha256(json.dumps(frame.attrs["final"], sort_keys=True).encode())
     for name in frame.columns:
         column = frame[name].astype(str) if frame[name].dtype == "category" else frame[name]

@@ -1,6 +1,6 @@
-"""Runs: the manifest, batches of notebooks, their records, and verification.
+"""Runs: the manifest, the execution of notebooks, the records of runs, and their verification.
 
 Imports: system, experiments.
 
-A change here changes no number, only how it is asked for, kept and checked.
+A change here changes no number, only how numbers are requested, stored and checked.
 """

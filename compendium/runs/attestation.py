@@ -1,10 +1,10 @@
 """Attestations: which code has been shown to reproduce a run.
 
-A record says which code made a run. Code changes afterwards, and a run stays valid as long as the code
-of the day still gives its numbers. `mlogb verify --attest` computes trials again and, where nothing
-contradicts the run, adds a line of evidence to ``attestations.json`` beside the record: when, which code,
-which trials, up to which tolerance, and on which machine. The checksums of the run do not cover this
-file, and each entry names the checksum of the record that it speaks of.
+A record says which code made a run. The code changes afterwards, and the run stays valid as long as the
+present code gives the same numbers. `mlogb verify --attest` computes trials again. If nothing contradicts the
+run, it adds an entry to ``attestations.json`` beside the record, which says when which code reproduced which
+trials, up to which tolerance, and on which machine. The checksums of the run do not cover this file; each
+entry has the checksum of the record to which it belongs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def read(folder: Path) -> list[dict[str, Any]]:
     Raises
     ------
     ValueError
-        If the file cannot be read, or an entry speaks of another record.
+        If the file cannot be read, or an entry belongs to another record.
     """
     path = folder / ATTESTATIONS
     if not path.is_file():
@@ -33,14 +33,14 @@ def read(folder: Path) -> list[dict[str, Any]]:
     record = sha256(folder / "record.json")
     entries = json.loads(path.read_text(encoding="utf-8"))
     if not all(isinstance(entry, dict) and entry.get("record_sha256") == record for entry in entries):
-        raise ValueError(f"{ATTESTATIONS} speaks of another record than the one beside it")
+        raise ValueError(f"{ATTESTATIONS} belongs to another record than the one beside it")
     return list(entries)
 
 
 def add(
     folder: Path, computed: list[str], trials: int, tolerances: Mapping[str, float], gaps: list[str]
 ) -> dict[str, Any]:
-    """Add an attestation of this code to a run; one of the same code and BLAS becomes part of it.
+    """Add an attestation by this code to a run, and merge it with earlier ones by the same code and BLAS.
 
     Parameters
     ----------
@@ -49,9 +49,9 @@ def add(
     computed : list of str
         The trials that were computed again.
     trials : int
-        How many the run has.
+        How many trials the run has.
     tolerances : mapping
-        For each table the tolerance within which all the rows agree; 0 where they are equal.
+        For each table the tolerance within which all rows agree; 0 if they are equal.
     gaps : list of str
         What could not be checked.
     """
@@ -87,7 +87,7 @@ def add(
 
 
 def describe(entry: Mapping[str, Any]) -> str:
-    """Say in a line what an attestation says."""
+    """Return an attestation as a line of text."""
     names = entry["computed"]
     number = entry["trials"] if names == "all" else len(names)
     largest = max(entry["tolerances"].values(), default=0.0)
@@ -98,7 +98,7 @@ def describe(entry: Mapping[str, Any]) -> str:
 
 
 def history(folder: Path, record: Mapping[str, Any]) -> Iterator[str]:
-    """Say which code made a run, which code reproduced it last, and what has changed since."""
+    """Yield lines: which code made a run, which code reproduced it last, and what has changed since."""
     computed_by = record.get("computed_by", record)["git_commit"]
     yield f"computed by {_commit(computed_by)} on {record['started'][:10]}"
     if "computed_by" in record:

@@ -1,7 +1,7 @@
-"""What nothing refers to any more: trials of no run and of no batch, and files of processes that were killed.
+"""Files that nothing refers to: trials that neither a run nor a batch needs, and what killed processes left.
 
-Nothing is removed that a process may still need, be it suspended or on another machine, of which it is not
-known here whether it works.
+Nothing is removed that a process may still need, such as one that is suspended, or one of another machine, of
+which cannot be told here whether it still works.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from pathlib import Path
 from compendium.experiments import journal
 from compendium.runs import run as runs
 from compendium.runs.manifest import check_parameters, load_manifest
-from compendium.system import paths
+from compendium.system import kernels, locks, paths
 from compendium.system.paths import UsageError
 
-#: Seconds after which nobody, on whatever machine, is still writing a file.
+#: Seconds since its last change after which no process, on whatever machine, is still writing a file.
 OLD = 600.0
 
 
 def unneeded() -> dict[Path, int]:
     """Return the files and folders that may be removed, with their sizes in bytes."""
-    # Batches are read before runs: one that ends in between is then in both, and not in neither.
+    # Batches are read before runs: one that is completed in between is then among both, and not among
+    # neither.
     batches = journal.batches()
     finished = runs.find_runs()
     stuck = [batch for batch in batches if batch.ended and not _can_go_on(batch)]
@@ -35,9 +36,9 @@ def unneeded() -> dict[Path, int]:
         for key in study.get("trials", [])
     }
     found = [path for path in paths.trials_folder().glob("*.parquet") if path.stem not in needed]
-    locks = list(journal.folder().glob("*.lock"))
-    # A suspended process may have stopped while it wrote a file.
-    if not any(journal.is_held(lock) is not False for lock in locks):
+    held = {lock: locks.is_held(lock) for lock in journal.folder().glob("*.lock")}
+    # A process may have been suspended while it wrote a file, so these are removed only if no process works.
+    if all(state is False for state in held.values()):
         for folder in (paths.runs_folder(), paths.figures_folder()):
             found += [path for path in folder.rglob(".*.tmp") if _is_old(path)]
     for folder in paths.runs_folder().glob("*/"):
@@ -47,13 +48,14 @@ def unneeded() -> dict[Path, int]:
     found += [batch.path for batch in stuck]
     readable = {batch.path for batch in batches}
     damaged = [path for path in journal.folder().glob("*.json") if path not in readable and _is_old(path)]
-    found += [path for path in damaged if all(journal.is_held(lock) is False for lock in journal.locks(path))]
-    found += [lock for lock in locks if _is_old(lock) and journal.is_held(lock) is False]
+    found += [path for path in damaged if all(held.get(lock) is False for lock in journal.locks_of(path))]
+    found += [lock for lock, state in held.items() if _is_old(lock) and state is False]
+    found += [folder for folder in kernels.abandoned_folders() if _is_old(folder)]
     return {path: _size(path) for path in sorted(set(found))}
 
 
 def remove(items: dict[Path, int]) -> None:
-    """Remove files and folders; what is gone already is passed over."""
+    """Remove files and folders; one that another process has removed meanwhile is passed over."""
     for path in items:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -62,11 +64,12 @@ def remove(items: dict[Path, int]) -> None:
 
 
 def _can_go_on(batch: journal.Batch) -> bool:
-    """Whether the command that was stopped would go on, rather than start from nothing or be refused.
+    """Whether the same command would continue a batch, rather than start from nothing or be refused.
 
-    An experiment that the manifest does not have may be one of another branch, and can.
+    An experiment that is not in the manifest may be in that of another branch, so its batch counts as one
+    that can be continued.
     """
-    if not batch.trials:  # it never came to a study
+    if not batch.trials:  # it was stopped before a study said which trials it needs
         return False
     try:
         experiment = load_manifest().experiment(batch.experiment)
@@ -88,6 +91,6 @@ def _is_old(path: Path) -> bool:
 def _size(path: Path) -> int:
     size = 0
     for file in [path] if path.is_file() else path.rglob("*"):
-        with suppress(OSError):  # it may go in the meantime
+        with suppress(OSError):  # another process may remove the file in the meantime
             size += file.stat().st_size if file.is_file() else 0
     return size

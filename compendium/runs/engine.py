@@ -1,7 +1,8 @@
-"""A papermill engine whose notebooks can tell their batch how far they are.
+"""A papermill engine by which notebooks report the progress of their studies to the batch.
 
-Papermill's own engine builds the nbclient that executes a notebook and lets nobody at it. This one does the
-same, and hands the messages of the studies' comm to a function that is given to `papermill.execute_notebook`.
+Papermill's own engine creates the client that executes a notebook and gives no access to it. This engine
+creates the same client, and passes the messages of the studies' comm (see `compendium.experiments.progress`)
+to a function that is an option of `papermill.execute_notebook`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from nbclient.exceptions import CellExecutionError, DeadKernelError
 from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import Engine, papermill_engines
 
-from compendium.experiments.progress import TARGET, Report, Stopped
+from compendium.experiments.progress import TARGET, Message, Stopped
 from compendium.system.kernels import CLIENT_OPTIONS
 
 NAME = "mlogb"
@@ -23,10 +24,10 @@ LARGEST_OUTPUT = 10_000_000  # characters that the cells of a notebook may print
 
 
 class _Client(PapermillNotebookClient):  # type: ignore[misc]
-    """Papermill's client, with a limit of what is printed, which can go on where a study was stopped."""
+    """Papermill's client with a limit on what cells print, and which can continue after a stopped study."""
 
     def __init__(
-        self, manager: Any, receive: Callable[[Report], None], goes_on: bool, **options: Any
+        self, manager: Any, receive: Callable[[Message], None], goes_on: bool, **options: Any
     ) -> None:
         super().__init__(manager, **options)
         self._receive, self._goes_on = receive, goes_on
@@ -36,8 +37,8 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
     def papermill_execute_cells(self) -> None:
         """Execute the cells until one fails.
 
-        A plan and a shard have no results of a study. If `goes_on`, the cells that need them are passed over,
-        and those that define another study are not.
+        For a plan or a shard, a study has no results. With `goes_on`, the cells that need its results are
+        skipped, and further cells are executed, since one of them may run another study.
         """
         skipped = 0
         for index, cell in enumerate(self.nb.cells):
@@ -51,7 +52,7 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
                     skipped += 1
                 else:
                     self.nb_man.cell_exception(cell, cell_index=index, exception=error)
-                    self.stopped.clear()  # papermill raises the error of the cell
+                    self.stopped.clear()  # papermill then raises the error of this cell
                     break
             finally:
                 self.nb_man.cell_complete(cell, cell_index=index)
@@ -60,13 +61,14 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
             self._receive({"text": f"{number} results that are not there yet; a study in them comes later"})
 
     def process_message(self, message: Any, cell: Any, cell_index: int) -> Any:
-        """Take an output in, up to a limit: a notebook of gigabytes can be neither stored nor read."""
+        """Add an output to the notebook, and end the kernel if its outputs are too large to be stored."""
         content = message["content"]
         self.printed += len(content.get("text", "")) + sum(
             map(len, map(str, content.get("data", {}).values()))
         )
         if self.printed > LARGEST_OUTPUT:
-            # At once, and not when the client comes to it: what is printed meanwhile fills the memory.
+            # The kernel is killed, because what it prints until it ends in an orderly way would fill the
+            # memory.
             self.km.provisioner.process.kill()
             raise DeadKernelError("it prints too much")
         return super().process_message(message, cell, cell_index)
@@ -78,15 +80,15 @@ class _Engine(Engine):  # type: ignore[misc]
         cls,
         manager: Any,
         kernel_name: str,
-        receive: Callable[[Report], None],
+        receive: Callable[[Message], None],
         goes_on: bool,
         timeout: float | None,
         **_: Any,
     ) -> None:
         """Execute the cells.
 
-        `receive` is called with each report while they are executed. With `goes_on` a study that was stopped
-        does not stop the others. A cell may take `timeout` seconds.
+        Each message of a study is passed to `receive`. With `goes_on`, cells after a stopped study are
+        executed. A cell may take `timeout` seconds, or any time if that is None.
         """
         client = _Client(
             manager,
@@ -102,7 +104,7 @@ class _Engine(Engine):  # type: ignore[misc]
         try:
             client.execute()
         except DeadKernelError:
-            if client.printed > LARGEST_OUTPUT:  # it was ended for that
+            if client.printed > LARGEST_OUTPUT:  # `process_message` has killed it
                 raise RuntimeError(f"the notebook printed more than {LARGEST_OUTPUT:,} characters") from None
             raise
         if client.stopped:

@@ -1,12 +1,13 @@
-"""A server extension of JupyterLab, which then saves notebooks as ``mlogb notebooks build`` writes them.
+"""A server extension with which JupyterLab saves notebooks as ``mlogb notebooks build`` writes them.
 
-When a notebook is opened and saved, Jupyter stores in it the versions of the kernel and of Python and ids of
-its own. A text and its notebook would then differ from the commit without an edit. This extension puts a
-notebook that has a text into its stored form when it is saved. When one is opened, it adds what JupyterLab
-expects to find about the language: JupyterLab would add it and show the notebook as unsaved. All other
-notebooks are left alone.
+When a notebook is opened and saved, Jupyter stores the versions of kernel and Python in it, and other cell
+ids. A text and its notebook would then differ from the commit without an edit. If a notebook is paired with a
+text, this extension puts it into its stored form when it is saved. When it is opened, the extension adds the
+description of the language that JupyterLab expects: otherwise JupyterLab adds it and shows the notebook as
+unsaved. Other notebooks are not changed.
 
-``make setup`` enables it, by a copy of ``lab.json`` where the environment's Jupyter looks for extensions.
+``make setup`` enables the extension by copying ``lab.json`` to where the environment's Jupyter looks for
+extensions.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def stored_form(model: dict[str, Any], path: str, contents_manager: Any, **_: An
     path : str
         Where it will be saved, relative to the server's root.
     contents_manager : ContentsManager
-        The one that saves; its ``root_dir`` is the server's root.
+        The manager that saves the file; its ``root_dir`` is the server's root.
     """
     if not _is_paired(model, path, contents_manager):
         return
@@ -43,25 +44,25 @@ def stored_form(model: dict[str, Any], path: str, contents_manager: Any, **_: An
 
 
 def opened_form(model: dict[str, Any], contents_manager: Any) -> dict[str, Any]:
-    """Return a model that is about to be opened, with the language as the kernel describes it, and folded.
+    """Add the kernel's description of the language to a model that is about to be opened, and collapse cells.
 
-    JupyterLab writes ``language_info`` into the notebook as soon as its kernel has answered, and marks the
-    notebook as unsaved if that is a change. It would always be one: the stored form has no version of Python.
-    Which cells are collapsed follows from their tags, which is all that jupytext takes from the text.
+    JupyterLab writes ``language_info`` into the notebook as soon as the kernel has answered, and marks the
+    notebook as unsaved if that changes it. It always would, because the stored form has no version of Python.
+    Which cells are collapsed follows from their tags, because jupytext reads only the tags from the text.
 
     Parameters
     ----------
     model : dict
         Jupyter's model of the file, which its ``path`` names; a paired notebook's content is changed.
     contents_manager : ContentsManager
-        The one that read it; its ``root_dir`` is the server's root.
+        The manager that read the file; its ``root_dir`` is the server's root.
 
     Returns
     -------
     dict
         The same model.
     """
-    # Imported here because the import connects the widgets of this process to a kernel.
+    # This import connects the widgets of this process to a kernel, so it is not done before it is needed.
     from ipykernel.ipkernel import IPythonKernel
 
     if model.get("content") is not None and _is_paired(model, model["path"], contents_manager):
@@ -88,12 +89,12 @@ def without_news(_handler: Any, page_config: dict[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     page_config : dict
-        What JupyterLab's page is told; changed in place.
+        The configuration of JupyterLab's page; changed in place.
 
     Returns
     -------
     dict
-        The same.
+        The same dictionary.
     """
     disabled = page_config.get("disabledExtensions", [])
     page_config["disabledExtensions"] = [*disabled, "@jupyterlab/apputils-extension:announcements"]
@@ -105,11 +106,10 @@ def _load_jupyter_server_extension(server: Any) -> None:
 
 
 async def _start_jupyter_server_extension(server: Any) -> None:
-    """Change what is saved and opened.
+    """Register the hook for saving, and replace the method that opens, for which Jupyter has no hook.
 
-    This runs after all extensions were loaded: the one of jupytext replaces the manager of contents, and a
-    hook that is set twice is warned about. Jupyter has hooks for saving but none for opening, so the method
-    that opens is replaced.
+    Jupyter calls this after all extensions are loaded. It must not be done earlier, because jupytext's
+    extension replaces the manager of contents, and Jupyter warns of a hook that is registered twice.
     """
     manager = server.contents_manager
     manager.register_pre_save_hook(stored_form)

@@ -1,11 +1,11 @@
-"""The batch manifest ``experiments.yml``: which notebooks are run, with which parameters.
+"""The manifest ``experiments.yml``: which notebooks are run, and with which parameters.
 
-An experiment is data: a notebook, parameters common to all its profiles, and profiles that differ
-in size. A notebook states its parameters and their defaults in the cell tagged ``parameters``.
-papermill only warns about a parameter that this cell does not assign, and the run then goes on
-with the default; here every name, type and value is checked before anything starts. Which values a
-parameter may have stands under ``limits`` in the manifest, by the parameter's name, as a JSON Schema:
-that vocabulary has ranges, choices, lengths and items, and a library that checks it.
+An experiment consists of a notebook, parameters that all its profiles share, and profiles that differ in
+size. The notebook assigns the default values of its parameters in the cell tagged ``parameters``. If a
+parameter is not assigned there, papermill only warns, and the run continues with the default; here all names,
+types and values are checked before anything starts. Which values a parameter may have is written under
+``limits`` in the manifest as a JSON Schema, which has words for ranges, choices, lengths and items, and a
+library that validates them.
 """
 
 from __future__ import annotations
@@ -35,18 +35,19 @@ from pydantic import (
 from compendium.system import paths
 from compendium.system.paths import UsageError
 
-CUSTOM = "custom"  # the name of runs with overrides, so no profile may have it
+CUSTOM = "custom"  # the kind of runs with overridden parameters, so no profile may have this name
 Parameters = dict[str, Any]
 _T = TypeVar("_T")
 
 _MERGE = "tag:yaml.org,2002:merge"
-#: A code cell of a MyST text: a fence, and its metadata as a block of YAML or as lines with a colon.
+#: A code cell of a MyST text: a fence, metadata as a block of YAML or as lines that begin with a colon, the
+#: code.
 _CODE_CELL = re.compile(
     r"^(?P<fence>`{3,})\{code-cell\}.*\n(?:---\n(?P<yaml>(?:.*\n)*?)---\n|(?P<options>(?::.*\n)+))?"
     r"(?P<source>(?:.*\n)*?)(?P=fence)[ ]*$",
     re.MULTILINE,
 )
-_LARGEST = 100_000  # values that a YAML text may stand for
+_LARGEST = 100_000  # values that a YAML text may have, each alias counted in full
 _LOCAL_PATH = re.compile(r'"(/|~|[A-Za-z]:\\)')
 
 
@@ -76,7 +77,7 @@ DataName = Literal["MNIST", "Fashion-MNIST", "MovieLens-100k", "InstEval"]
 
 
 class Experiment(BaseModel):
-    """One experiment of the manifest; its limits go before the common ones."""
+    """One experiment of the manifest. Its limits replace those that all experiments share."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -104,7 +105,7 @@ class Experiment(BaseModel):
 
     @property
     def source(self) -> Path:
-        """Absolute path of the notebook's text, which need not exist."""
+        """Absolute path of the notebook's text, which may not exist."""
         return paths.project_root() / f"{self.notebook}.md"
 
 
@@ -117,19 +118,19 @@ class Manifest(BaseModel):
     experiments: dict[Name, Experiment]
 
     @model_validator(mode="after")
-    def _told_to_the_experiments(self) -> Self:
+    def _complete_the_experiments(self) -> Self:
         for name, experiment in self.experiments.items():
             experiment._name = name
             experiment.limits = {**self.limits, **experiment.limits}
         return self
 
     def experiment(self, name: str) -> Experiment:
-        """Return the experiment of this name, or say which there are."""
+        """Return the experiment of this name, or raise an error that lists the names."""
         return _pick(self.experiments, name, "experiment")
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML that says a key twice is a mistake; the plain loader takes the last one."""
+    """A loader of YAML that refuses a repeated key of a mapping, of which the plain loader takes the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != _MERGE]
@@ -142,15 +143,15 @@ class _Loader(yaml.SafeLoader):
 
 
 def _read_yaml(text: str) -> Any:
-    """Read YAML that is of a size that a person may have meant.
+    """Read YAML of a size that a person can have meant.
 
-    Aliases of aliases make a few lines stand for billions of values, and brackets may be nested more deeply
-    than Python can follow.
+    With aliases of aliases, a few lines have billions of values, and brackets may be nested more deeply than
+    Python can follow.
 
     Raises
     ------
     yaml.YAMLError
-        If the text is no YAML, or is of no such size.
+        If the text is not YAML, has too many values or is nested too deeply.
     """
     try:
         node = yaml.compose(text, _Loader)
@@ -162,7 +163,7 @@ def _read_yaml(text: str) -> Any:
 
 
 def _size(node: yaml.Node, known: dict[int, float]) -> float:
-    """How many values a node stands for, each alias counted in full; infinite if it holds itself."""
+    """Return how many values a node has, each alias counted in full; infinite if it contains itself."""
     if not isinstance(node, yaml.CollectionNode):
         return 1
     if id(node) not in known:
@@ -183,7 +184,7 @@ def load_manifest(path: Path | None = None) -> Manifest:
     Raises
     ------
     UsageError
-        When the file is missing, is not YAML, or has missing, unknown or wrongly typed keys.
+        If the file is missing, is not YAML, or has missing, unknown or wrongly typed keys.
     """
     path = path or paths.manifest_file()
     try:
@@ -203,14 +204,15 @@ def notebook_parameters(source: Path) -> Parameters:
     Parameters
     ----------
     source : Path
-        The notebook: its MyST text, or the executed ``.ipynb``. Exactly one code cell is tagged
-        ``parameters``; it only assigns literals to names.
+        The notebook: its MyST text, or the executed ``.ipynb``. Exactly one code cell must be tagged
+        ``parameters``, and it may only assign literals to names.
 
     Notes
     -----
-    papermill infers the same from regular expressions, which lose multi-line values and lines
-    with two equal signs, and know no values. The cell is Python, so it is parsed as Python. The cells are
-    found without jupytext and nbformat, which take seconds to import: a stored run is to be found in one.
+    papermill finds parameters with regular expressions, which miss values over several lines and lines with
+    two equal signs, and which do not evaluate. The cell is Python, so here it is parsed as Python. The cells
+    are found without jupytext and nbformat, whose import takes seconds, so that a stored run is found within
+    a second.
     """
     if not source.is_file():
         raise UsageError(f"the notebook {source} does not exist")
@@ -238,7 +240,7 @@ def notebook_parameters(source: Path) -> Parameters:
 
 
 def _code_cells(source: Path) -> Iterator[tuple[list[str], str]]:
-    """Tags and source of the code cells of a notebook, of its MyST text or of its ``.ipynb``."""
+    """Yield tags and source of each code cell of a notebook, which is a MyST text or an ``.ipynb``."""
     try:
         text = source.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -270,9 +272,10 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 
 def expand(experiment: Experiment, overrides: Mapping[str, Any]) -> list[Parameters]:
-    """The points of the experiment's grid: parameters of one run each; one empty point without a grid.
+    """Return the points of an experiment's grid, each of which has the parameters of one run.
 
-    A parameter that is overridden is taken out of the grid.
+    A parameter that is overridden is taken out of the grid. Without a grid there is one point without
+    parameters.
     """
     axes = {name: values for name, values in experiment.grid.items() if name not in overrides}
     return [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
@@ -284,22 +287,22 @@ def resolve(experiment: Experiment, profile: str, overrides: Mapping[str, Any]) 
     Parameters
     ----------
     experiment : Experiment
-        Where common parameters and profiles are taken from.
+        The experiment with its parameters and profiles.
     profile : str
         Name of one of its profiles.
     overrides : mapping
-        Parameters that win over those of the manifest.
+        Parameters that replace those of the manifest.
 
     Returns
     -------
     dict
-        What is passed to the notebook, in the order of its parameters cell. Its other parameters
-        keep their defaults.
+        The parameters that are passed to the notebook, in the order of its parameters cell. Its other
+        parameters keep their defaults.
 
     Raises
     ------
     UsageError
-        For an unknown name, a value of another type than the notebook's default, or one out of its limits.
+        If a name is unknown, or a value has another type than the notebook's default or is out of its limits.
     """
     chosen = {**experiment.parameters, **_pick(experiment.profiles, profile, "profile"), **overrides}
     defaults = notebook_parameters(experiment.source)
@@ -334,11 +337,11 @@ def check_parameters(
     Parameters
     ----------
     experiment : Experiment
-        Its limits count; a parameter without limits may have any value.
+        The experiment with the limits; a parameter without limits may have any value.
     parameters : dict
         The values by name.
     written : mapping, optional
-        How each value was written and where; the message begins with it.
+        Where and how each value was written, with which the message begins.
 
     Raises
     ------
@@ -357,7 +360,7 @@ def _shown(value: Any) -> str:
 
 
 def _place(experiment: Experiment, profile: str, overrides: Mapping[str, Any], name: str) -> str:
-    """Where a value was written: on the command line, or at which place of the manifest."""
+    """Return where a value was written: on the command line, or at which place in the manifest."""
     if name in overrides and overrides[name] not in experiment.grid.get(name, []):
         return f"-p {name}"
     inner = f"profiles.{profile}" if name in experiment.profiles[profile] else "parameters"
@@ -366,7 +369,7 @@ def _place(experiment: Experiment, profile: str, overrides: Mapping[str, Any], n
 
 
 def _said(error: Any) -> str:
-    """What a schema asked for, in words."""
+    """Return what a JSON Schema requires, in words."""
     asked = error.validator_value
     words = {
         "minimum": f"must be at least {asked}",
@@ -387,8 +390,9 @@ def _said(error: Any) -> str:
 
 
 def _validator(experiment: Experiment, name: str) -> Any:
-    """The limits of a parameter: JSON Schema with one more keyword, `increasing`, for lists of numbers."""
-    # With this package jsonschema builds a grammar on import, for seconds, which no limit needs.
+    """Return a validator of a parameter's limits: JSON Schema with the keyword `increasing` for lists."""
+    # If this package is installed, jsonschema builds a grammar when it is imported, which takes seconds and
+    # which no limit needs. With None in its place, Python does not find the package.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     import jsonschema
 
@@ -406,9 +410,9 @@ def _validator(experiment: Experiment, name: str) -> Any:
 
 
 def _fit(name: str, default: Any, value: Any) -> Any:
-    """Return the value in the type of the default, or say why it does not fit."""
+    """Return the value in the type of the default, or raise an error that says why it does not fit."""
     if isinstance(default, float) and isinstance(value, int | float | str) and not isinstance(value, bool):
-        # YAML 1.1 reads 1e-3 as text and 1 as an integer; the notebook means numbers.
+        # YAML 1.1 reads 1e-3 as text and 1 as an integer, where the notebook needs floating-point numbers.
         with suppress(ValueError, OverflowError):
             if math.isfinite(number := float(value)):
                 return number

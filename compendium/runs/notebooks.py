@@ -1,8 +1,8 @@
-"""The notebooks: text is the source, the paired ``.ipynb`` is built from it and never edited.
+"""The notebooks: the MyST text is the source, and the paired ``.ipynb`` is built from it and never edited.
 
-``build`` executes a MyST text and writes its pair; run twice, it writes the same bytes. ``check``
-compares the two without executing anything. ``jupytext --sync`` is used nowhere: it trusts file
-times, and after a clone it silently puts an older text back.
+``build`` executes a text and writes its notebook; done twice, it writes the same bytes. ``check`` compares
+the two without executing anything. ``jupytext --sync`` is not used, because it takes the file with the later
+time for the newer one, so that after a clone it may silently replace a text by an older one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from compendium.system.paths import FailureError, UsageError, notebooks_folder, 
 #: The tag of a cell whose code is folded, in the book and in JupyterLab.
 FOLDED = "hide-input"
 
-# What is folded in JupyterLab, "jupyter", follows from the tags.
+# Metadata of cells that are not stored. "jupyter" says which cells JupyterLab collapses; `fold` sets it from
+# the tags.
 _VOLATILE = ("execution", "jupyter", "papermill", "trusted")
 _WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 _VARIES = re.compile(r"/ipykernel_\d+/|\bat 0x[0-9a-f]{6,}")
@@ -49,27 +50,27 @@ def build(targets: Iterable[Path] | None = None, timeout: int = 600) -> list[Pat
     Raises
     ------
     FailureError
-        When a cell failed, or an output holds what differs between runs or machines: such a
-        notebook is not written, the others are. Also when a written one does not give its text back.
+        If a cell failed, or an output has something that differs between runs or machines. Such a notebook is
+        not written; the others are. Also if the text cannot be made again from a notebook that was written.
     """
     written, failures = [], []
     for text in _texts(targets):
         notebook = jupytext.read(text, fmt="md:myst")
-        problems = _execute(notebook, text, timeout) or _unportable(notebook)
-        if problems:
-            failures += [f"{_shown(text)}: {problem}" for problem in problems]
+        faults = _execute(notebook, text, timeout) or _unportable(notebook)
+        if faults:
+            failures += [f"{_shown(text)}: {fault}" for fault in faults]
             continue
         pair = text.with_suffix(".ipynb")
         write_atomically(pair, dumps(normalise(notebook)))
         written.append(pair)
-        failures += check([pair])  # a header that does not come back from the notebook, for one
+        failures += check([pair])  # it finds, for example, a header that jupytext does not keep
     if failures:
         raise FailureError("\n".join(failures))
     return written
 
 
 def check(targets: Iterable[Path] | None = None) -> list[str]:
-    """Return what is wrong with the pairs of text and notebook; nothing is executed or written.
+    """Return what is wrong with the pairs of text and notebook, without executing or writing anything.
 
     Parameters
     ----------
@@ -79,15 +80,15 @@ def check(targets: Iterable[Path] | None = None) -> list[str]:
     Returns
     -------
     list of str
-        One line per problem, starting with the file.
+        One line per fault, starting with the file.
     """
-    problems = []
+    faults = []
     for text in _texts(targets):
-        problems += [f"{_shown(text)}: {problem}" for problem in _check_pair(text)]
+        faults += [f"{_shown(text)}: {fault}" for fault in _check_pair(text)]
     for pair in _files(targets, ".ipynb"):
         if not pair.with_suffix(".md").is_file():
-            problems.append(f"{_shown(pair)}: its text {pair.stem}.md is missing")
-    return problems
+            faults.append(f"{_shown(pair)}: its text {pair.stem}.md is missing")
+    return faults
 
 
 def check_executed(notebook: Any) -> list[str]:
@@ -101,34 +102,34 @@ def check_executed(notebook: Any) -> list[str]:
     Returns
     -------
     list of str
-        One line per problem. Empty when the non-empty code cells have the execution counts
+        One line per fault. Empty if the non-empty code cells have the execution counts
         1, 2, 3, ... and no error output.
 
     Notes
     -----
-    The metadata of papermill is not asked: it says "completed" after a dead kernel.
+    The metadata of papermill is not used, because it says "completed" even if the kernel died.
     """
-    problems = []
+    faults = []
     cells = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
     for number, cell in enumerate(cells, start=1):
         errors = [output for output in cell.outputs if output.output_type == "error"]
         if errors:
-            problems.append(f"{_named(number, cell)} failed: {errors[0].ename}: {errors[0].evalue}")
+            faults.append(f"{_named(number, cell)} failed: {errors[0].ename}: {errors[0].evalue}")
         elif cell.execution_count is None:
-            problems.append(f"{_named(number, cell)} was not executed")
+            faults.append(f"{_named(number, cell)} was not executed")
         elif cell.execution_count != number:
-            problems.append(f"{_named(number, cell)} was executed out of order, as [{cell.execution_count}]")
-    return problems
+            faults.append(f"{_named(number, cell)} was executed out of order, as [{cell.execution_count}]")
+    return faults
 
 
 def normalise(notebook: Any) -> Any:
     """Return the notebook without anything that differs between two runs or two machines.
 
-    Cell ids become ``cell-01``, ``cell-02``, ...; times, widget states, kernel and language
-    versions go; the metadata that the text can hold stay. Of the outputs the views of widgets go, which
-    have another identifier in each execution; the text beside them stays. A cell with the tag
-    ``hide-input``, which the book folds, is collapsed in JupyterLab, and no other cell is: whoever unfolds
-    one to read it and saves leaves the file as it was.
+    Cell ids become ``cell-01``, ``cell-02``, ... Times, states of widgets, and versions of kernel and
+    language are removed; metadata that the text can hold are kept. Of the outputs, the views of widgets are
+    removed, since they have another identifier in each execution, and the text beside them is kept. The cells
+    that are collapsed in JupyterLab are those with the tag ``hide-input``, which the book folds. So the file
+    stays as it was if a reader unfolds a cell and saves.
     """
     notebook = deepcopy(notebook)
     metadata = {
@@ -151,7 +152,7 @@ def normalise(notebook: Any) -> Any:
 
 
 def fold(metadata: dict[str, Any]) -> None:
-    """Let JupyterLab collapse a cell whose tags say that it is folded.
+    """Let JupyterLab collapse a cell that has the tag ``hide-input``.
 
     Parameters
     ----------
@@ -163,13 +164,13 @@ def fold(metadata: dict[str, Any]) -> None:
 
 
 def dumps(notebook: Any) -> str:
-    """Return the JSON text of a notebook as it is stored."""
+    """Return the JSON text of a notebook in the form in which it is stored."""
     text: str = nbformat.writes(notebook, version=4)  # type: ignore[no-untyped-call]
     return text.rstrip("\n") + "\n"
 
 
 def _execute(notebook: Any, text: Path, timeout: int) -> list[str]:
-    """Execute a notebook in place, in its own folder; return what went wrong."""
+    """Execute a notebook in the folder of its text, add the outputs to it, and return what went wrong."""
     from nbclient import NotebookClient
     from nbclient.exceptions import CellControlSignal, CellExecutionError, DeadKernelError
 
@@ -186,18 +187,16 @@ def _execute(notebook: Any, text: Path, timeout: int) -> list[str]:
         with kernel_environment():
             client.execute()
     except CellExecutionError:
-        pass  # the error is in the cell's outputs
+        pass  # `check_executed` finds the error in the outputs of the cell
     except DeadKernelError:
-        return [f"the kernel died ({problem})" for problem in check_executed(notebook)[:1]] or [
-            "the kernel died"
-        ]
+        return [f"the kernel died ({fault})" for fault in check_executed(notebook)[:1]] or ["the kernel died"]
     except CellControlSignal as error:  # a cell took too long
         return [str(error).strip().splitlines()[0]]
     return check_executed(notebook)[:1]
 
 
 def _check_pair(text: Path) -> Iterator[str]:
-    """Yield what is wrong with one text and its pair."""
+    """Yield what is wrong with one text and its notebook."""
     source = text.read_text(encoding="utf-8")
     header = _HEADER.match(source)
     if header and "jupytext_version:" in header.group():
@@ -227,7 +226,7 @@ def _check_pair(text: Path) -> Iterator[str]:
 
 
 def _check_tags(source: Any, notebook: Any) -> Iterator[str]:
-    """Yield cells whose tags are doubled, or differ between text and notebook."""
+    """Yield which cells have a repeated tag, a tag of papermill, or a tag in the text alone."""
     for number, cell in enumerate(notebook.cells, start=1):
         tags = cell.metadata.get("tags", [])
         if len(set(tags)) < len(tags):
@@ -244,16 +243,16 @@ def _check_tags(source: Any, notebook: Any) -> Iterator[str]:
 
 
 def _unportable(notebook: Any) -> list[str]:
-    """Return which outputs name a path of this machine or a memory address."""
-    problems = []
+    """Return which outputs contain a path of this machine or a memory address."""
+    faults = []
     cells = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
     for number, cell in enumerate(cells, start=1):
         shown = "\n".join(
             str(part) for output in cell.outputs for part in (output.get("text", ""), output.get("data", {}))
         )
         if str(project_root()) in shown or _VARIES.search(shown):
-            problems.append(f"{_named(number, cell)} prints a path of this machine or a memory address")
-    return problems
+            faults.append(f"{_named(number, cell)} prints a path of this machine or a memory address")
+    return faults
 
 
 def _texts(targets: Iterable[Path] | None) -> list[Path]:
@@ -282,7 +281,7 @@ def _files(targets: Iterable[Path] | None, suffix: str) -> list[Path]:
 
 
 def _without_versions(text: str) -> str:
-    """Drop the versions of jupytext and of its format from the header."""
+    """Remove the versions of jupytext and of its format from the header."""
     return _HEADER.sub(lambda match: _VERSION_LINE.sub("", match.group()), text, count=1)
 
 

@@ -1,4 +1,4 @@
-"""Whether the tables of a run hold what its trials give: those that are stored, and some computed again."""
+"""Check that the tables of a run hold the numbers of its trials, of which some are computed again."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ from compendium.runs.run import Run
 from compendium.system import paths
 from compendium.system.provenance import blas_pools, sorted_pools
 
-#: By the system, so that a forger cannot know which trials will be drawn.
+#: The random numbers come from the operating system, so that a forger cannot know which trials will be drawn.
 _RANDOM = random.SystemRandom()
-# What vector instructions, or another version of the library, may do to the state at the end of a game.
+# The tolerance for final states, which depend on vector instructions and on the order of operations.
 _ROUNDOFF = 1e-9
-# The last digits of a sum of regrets, which differ from one process to the next on one machine.
+# The tolerance for sums of regrets, whose last digits differ from process to process on one machine.
 _LAST_DIGITS = 1e-12
-#: Roundoff of a decision margin, which is a difference of scores of the order of 1.
+# The roundoff of a decision margin, which is a difference of scores of the order of 1.
 _MARGIN = 1e-12
 
 
 @dataclass
 class Report:
-    """What a verification did, beside the problems that it found.
+    """What a verification did, beside the faults that it found.
 
     Attributes
     ----------
     say : callable
-        Is given a line when a trial has been computed again.
+        It is called with a line of text when a trial has been computed again.
     gaps : list of str
-        What could not be checked on this machine, and why; one line each.
+        What could not be checked on this machine and why, one line each.
     notes : list of str
-        What a reader should know and what is no fault of the run.
+        Facts that a reader should know and that are no faults of the run.
     computed : list of str
         The trials that were computed again.
     trials : int
         How many trials the run has.
     tolerances : dict
-        For each table the tolerance that its rows needed to agree with the trials; 0 where they are equal.
+        For each table the tolerance up to which its rows agree with the trials; 0 if they are equal.
     """
 
     say: Callable[[str], None] = lambda _: None
@@ -61,8 +61,23 @@ class Report:
     tolerances: dict[str, float] = field(default_factory=dict)
 
 
-def trial_problems(run: Run, sample: int | None, report: Report) -> Iterator[str]:
-    """Rows of the tables against stored trials, and against trials that are computed again."""
+def trial_faults(run: Run, sample: int | None, report: Report) -> Iterator[str]:
+    """Compare the tables with stored trials, and with trials that are computed again.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    sample : int or None
+        Number of trials of each study that are computed again; None for all.
+    report : Report
+        It is completed with what was done.
+
+    Yields
+    ------
+    str
+        One line for each fault.
+    """
     tables = {name: pd.read_parquet(run.path / f"{name}.parquet") for name in TABLES}
     claimed: set[tuple[str, int]] = set()
     for entry in run.record["study"]["studies"]:
@@ -74,8 +89,8 @@ def trial_problems(run: Run, sample: int | None, report: Report) -> Iterator[str
         claimed |= {(spec.setting.name, spec.trial) for spec in specs}
         known, absent = _with_their_data(specs, used_data(run.record["study"]))
         report.gaps += absent
-        yield from _data_problems(study, entry["data"])
-        yield from _stored_problems(
+        yield from _data_faults(study, entry["data"])
+        yield from _stored_faults(
             tables, study, known, dict(zip(map(_named, specs), entry["trials"], strict=True))
         )
         chosen = known if sample is None else _sampled(known, sample)
@@ -93,7 +108,7 @@ def trial_problems(run: Run, sample: int | None, report: Report) -> Iterator[str
                 if needed > tolerance:
                     yield f"{_named(spec)}: computed again, it gives other rows of {name}.parquet{since}"
         if sample is None and not absent:
-            yield from _margin_problems(study, entry["smallest_margin"], margins)
+            yield from _margin_faults(study, entry["smallest_margin"], margins)
     if claimed:
         for name, table in tables.items():
             others = set(zip(table["setting"].astype(str), table["trial"].astype(int), strict=True)) - claimed
@@ -101,11 +116,12 @@ def trial_problems(run: Run, sample: int | None, report: Report) -> Iterator[str
 
 
 def differences(old: pd.DataFrame, new: pd.DataFrame, tolerance: float = 0.0) -> list[str]:
-    """In one line where two tables differ, if they do."""
+    """Return a list with one line that says where two tables differ; an empty list if they agree."""
     margin = "smallest_margin"
     if tolerance and margin in old.columns and margin in new.columns and len(old) == len(new):
-        # Margins are small by nature, and roundoff of the scores is far below what counts in the others.
-        first, second = (table[margin].astype(float) for table in (old, new))  # objects where one has none
+        # A margin is far smaller than 1, so it is compared up to its relative change and the roundoff of the
+        # scores.
+        first, second = (table[margin].astype(float) for table in (old, new))  # objects if one is None
         if not np.allclose(second, first, rtol=tolerance, atol=_MARGIN, equal_nan=True):
             return [f"{margin} differs"]
         old, new = old.drop(columns=margin), new.drop(columns=margin)
@@ -134,19 +150,19 @@ def _compute_again(
 
 
 def _allowed(run: Run) -> dict[str, float]:
-    """The tolerances for a trial that is computed again.
+    """Return the tolerances for a trial that is computed again, which plays the same actions.
 
-    What was played is the same. The last digit of a regret and of a final state depends on where arrays lay
-    in memory, and more digits of a regret on the BLAS kernel.
+    The last digits of a regret and of a final state depend on the alignment of arrays in memory, and with
+    another BLAS kernel more digits of a regret differ.
     """
     same = blas_pools() == sorted_pools(run.record["environment"]["blas"])
     return {"results": _LAST_DIGITS if same else _ROUNDOFF, "final": _ROUNDOFF}
 
 
-def _stored_problems(
+def _stored_faults(
     tables: Mapping[str, pd.DataFrame], study: Study, specs: list[TrialSpec], keys: Mapping[str, str]
 ) -> Iterator[str]:
-    """The tables against the stored trials that the run was made of, as far as they are there."""
+    """Compare the tables with those trials of the run that are stored."""
     folder = paths.trials_folder()
     for spec in specs:
         if keys[_named(spec)] != spec.key or not trials.is_stored(spec, folder):
@@ -159,12 +175,12 @@ def _stored_problems(
 
 
 def _needed_tolerance(table: pd.DataFrame, rows: pd.DataFrame, spec: TrialSpec, largest: float) -> float:
-    """The tolerance with which a table has the rows of a trial: 0, the largest allowed, or infinity."""
+    """Return the tolerance up to which a table has a trial's rows: 0, the largest allowed, or infinity."""
     same = (table["setting"] == spec.setting.name) & (table["trial"] == spec.trial)
     kept = table.loc[same, list(rows.columns)].reset_index(drop=True)
     if len(kept) != len(rows):
         return np.inf
-    kept = kept.astype(rows.dtypes.to_dict())  # a table that is stacked may hold whole numbers as fractions
+    kept = kept.astype(rows.dtypes.to_dict())  # a table of several studies may have floats for integers
     return next((t for t in (0.0, largest) if not differences(kept, rows, t)), np.inf)
 
 
@@ -175,7 +191,15 @@ def _rows(results: Results) -> dict[str, pd.DataFrame]:
 def _with_their_data(
     specs: list[TrialSpec], data: Mapping[str, str | None]
 ) -> tuple[list[TrialSpec], list[str]]:
-    """The trials whose data are those of the run, and for the others why they cannot be computed again."""
+    """Select the trials whose data on this machine are those of the run.
+
+    Returns
+    -------
+    list of TrialSpec
+        These trials.
+    list of str
+        One line for each reason why the other trials cannot be computed again.
+    """
     reasons: dict[str | None, str | None] = {None: None}
     for problem in (spec.setting.problem for spec in specs):
         if (name := problem.dataset) not in reasons:
@@ -194,8 +218,8 @@ def _with_their_data(
     return known, gaps
 
 
-def _data_problems(study: Study, recorded: list[dict[str, Any]]) -> Iterator[str]:
-    """The data that a study names against its problems, and against those of this machine."""
+def _data_faults(study: Study, recorded: list[dict[str, Any]]) -> Iterator[str]:
+    """Compare the data that a study names with those of its problems, and with those on this machine."""
     used = {setting.problem.dataset: setting.problem for setting in study.settings}
     used.pop(None, None)
     if sorted(data["name"] for data in recorded) != sorted(str(name) for name in used):
@@ -203,15 +227,15 @@ def _data_problems(study: Study, recorded: list[dict[str, Any]]) -> Iterator[str
     for data in recorded:
         with suppress(KeyError, DataError):
             here = used[data["name"]].found()
-            # The same data may have come from another place.
+            # The source may differ, since the same data may have been read from another place.
             if here["sha256"] == data["sha256"] and here | {"source": ""} != data | {"source": ""}:
                 yield f"study.json: {study.experiment} does not describe {data['name']} as it is"
 
 
-def _margin_problems(
+def _margin_faults(
     study: Study, recorded: list[dict[str, Any]], computed: Mapping[tuple[str, str], tuple[float, float]]
 ) -> Iterator[str]:
-    """The smallest margins of a study against those of all its trials; they have three digits."""
+    """Compare the smallest margins of a study, which have three digits, with those of all its trials."""
     stored = {(one["setting"], one["policy"]): (one["all_rounds"], one["after_round_1"]) for one in recorded}
     for key in sorted({*stored, *computed}):
         old, new = (np.array(margins.get(key, (np.nan, np.nan))) for margins in (stored, computed))
@@ -220,7 +244,7 @@ def _margin_problems(
 
 
 def _sampled(specs: list[TrialSpec], number: int) -> list[TrialSpec]:
-    """Some trials that nobody can foretell, spread over the settings: each has one before any has two."""
+    """Draw trials at random, spread over the settings: no setting has two before each has one."""
     by_setting: dict[str, list[TrialSpec]] = {}
     for spec in _RANDOM.sample(specs, len(specs)):
         by_setting.setdefault(spec.setting.name, []).append(spec)
@@ -229,7 +253,7 @@ def _sampled(specs: list[TrialSpec], number: int) -> list[TrialSpec]:
 
 
 def what_is_missed(report: Report) -> str:
-    """Say how likely the trials that were computed again are to miss a forgery of a tenth of all trials."""
+    """Return how likely it is that the trials computed again miss a forgery of a tenth of all trials."""
     computed, trials = len(report.computed), report.trials
     if computed == trials:
         return f"all {trials} trials were computed again"
@@ -242,7 +266,7 @@ def what_is_missed(report: Report) -> str:
 
 
 def _alone(study: Study, spec: TrialSpec, frame: pd.DataFrame) -> Results:
-    """The tables of one trial; the study's other settings may be of data that are not here."""
+    """Return the tables of one trial. The data of the study's other settings may not be on this machine."""
     own = study.model_copy(update={"settings": (spec.setting,)})
     return Results.of(own, combine([spec], [frame]), final_states([spec], [frame]))
 

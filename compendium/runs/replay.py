@@ -1,7 +1,8 @@
-"""What a run shows, against its text, against executing its notebook again, and against its figures.
+"""Check what a run shows: its cells, the outputs of its notebook, and its figures.
 
-The notebook is executed in a copy of the run's folder, where its studies read the stored tables and take
-what was measured from the record, so nothing is computed that a trial computes.
+The cells are compared with the text from which the notebook was made. The notebook is executed again in a
+copy of the run's folder, where its studies read the stored tables and the measured values, so that no trial
+is computed.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from compendium.runs.notebooks import check_executed, normalise
 from compendium.runs.recomputation import Report, differences
 from compendium.runs.run import Run, load_run
 from compendium.system import paths
-from compendium.system.kernels import CLIENT_OPTIONS, KERNEL, kernel_environment
+from compendium.system.kernels import CLIENT_OPTIONS, KERNEL, kernel_environment, temporary_folder
 from compendium.system.paths import UsageError
 from compendium.system.provenance import alternative_text, relative_paths, sha256
 from compendium.system.provenance import sidecar as sidecar_text
 
-# A pixel may differ by rounding in another build of the drawing library.
+# By how much a pixel may differ, because of rounding in another build of the drawing library.
 _PIXEL = 2.0 / 255.0
 
 
-def cell_problems(run: Run, report: Report) -> Iterator[str]:
-    """Code and prose of the executed notebook against the text that it was made from."""
+def cell_faults(run: Run, report: Report) -> Iterator[str]:
+    """Compare code and prose of the executed notebook with the text from which it was made."""
     import jupytext
 
     record = run.record
@@ -67,7 +68,7 @@ def cell_problems(run: Run, report: Report) -> Iterator[str]:
 
 
 def _injected(run: Run) -> Any:
-    """The cell with which papermill gives the notebook the parameters of the record."""
+    """Return the cell by which papermill gives the parameters of the record to the notebook."""
     import nbformat
     from papermill.translators import PythonTranslator
 
@@ -77,7 +78,7 @@ def _injected(run: Run) -> Any:
 
 
 def _text_of(run: Run) -> tuple[str | None, str]:
-    """The text that a notebook was made from, and where it was found or why it was not."""
+    """Return the text from which a notebook was made and where it is, or None and why it was not found."""
     record, root = run.record, paths.project_root()
     here = root / record["notebook"]
     if here.is_file():
@@ -86,7 +87,7 @@ def _text_of(run: Run) -> tuple[str | None, str]:
             return text, record["notebook"]
     commit = record["git_commit"]
     if commit is None or record["git_clean"] is not True:
-        # No commit has the text. The one that is here is all there is to hold the cells against.
+        # The text is in no commit, so the cells can only be compared with the one that is here.
         if not here.is_file():
             return None, f"{record['notebook']} is not here, and the run was not made from a clean commit"
         return text, f"{record['notebook']}, which has changed since, or the run was made from another text"
@@ -99,8 +100,8 @@ def _text_of(run: Run) -> tuple[str | None, str]:
     return content.decode("utf-8").replace("\r\n", "\n"), f"{record['notebook']} at commit {commit[:9]}"
 
 
-def commit_problems(run: Run) -> Iterator[str]:
-    """The commit that a record names, and the pinned libraries that it had."""
+def commit_faults(run: Run) -> Iterator[str]:
+    """Check that the commit of a record exists, and that it has the pinned libraries of the record."""
     record = run.record
     commit = record["git_commit"]
     if commit is None:
@@ -116,12 +117,12 @@ def commit_problems(run: Run) -> Iterator[str]:
 
 
 def _at_commit(record: Mapping[str, Any], name: str) -> bytes | None:
-    """A file of the project at the commit of a run, or None if this repository does not have that."""
+    """Return a file of the project at the commit of a run; None if this repository does not have it."""
     return _git("show", f"{record['git_commit']}:./{name}")
 
 
 def _git(*arguments: str) -> bytes | None:
-    """What git answers in the project's folder, or None if it fails or is not there."""
+    """Return what git prints in the project's folder; None if git fails or is missing."""
     command = ["git", "-C", str(paths.project_root()), *arguments]
     try:
         return subprocess.run(command, check=True, capture_output=True).stdout
@@ -135,8 +136,8 @@ def _notebook(run: Run) -> Any:
     return nbformat.read(run.notebook, as_version=4)  # type: ignore[no-untyped-call]
 
 
-def figure_problems(run: Run) -> Iterator[str]:
-    """A figure and its sidecar must be those that the run drew, or those of a later run."""
+def figure_faults(run: Run) -> Iterator[str]:
+    """Check that each figure and its sidecar are those that the run drew, or those of a later run."""
     folder = paths.figures_folder(local=not run.is_published)
     for name in sorted({Path(picture).stem for picture in run.record["figures"]}):
         sidecar = folder / f"{name}.json"
@@ -154,7 +155,7 @@ def figure_problems(run: Run) -> Iterator[str]:
 
 
 def _is_replaced(run: Run, sidecar: Path) -> bool:
-    """Whether a sidecar belongs to another run that is there and drew a figure of this name."""
+    """Whether a sidecar names another run that exists and drew a figure of this name."""
     try:
         other = paths.project_root() / json.loads(sidecar.read_text(encoding="utf-8"))["run"]
         record = load_run(other).record
@@ -163,13 +164,13 @@ def _is_replaced(run: Run, sidecar: Path) -> bool:
     return other != run.path and sidecar.stem in {Path(picture).stem for picture in record["figures"]}
 
 
-def replay_problems(run: Run, report: Report) -> list[str]:
+def replay_faults(run: Run, report: Report) -> list[str]:
     """Execute the notebook again in a copy of the run's folder and compare all outputs and tables."""
     from nbclient import NotebookClient
     from nbclient.exceptions import CellControlSignal, CellExecutionError, DeadKernelError
 
     notebook = _notebook(run)
-    found = [f"the notebook: {problem}" for problem in check_executed(notebook)]
+    found = [f"the notebook: {fault}" for fault in check_executed(notebook)]
     if found:
         return found
     again = copy.deepcopy(notebook)
@@ -177,7 +178,7 @@ def replay_problems(run: Run, report: Report) -> list[str]:
         if cell.cell_type == "code":
             cell.update(outputs=[], execution_count=None)
     again.metadata["kernelspec"] = KERNEL
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir=temporary_folder()) as name:
         folder = Path(name) / run.path.name
         shutil.copytree(run.path, folder)
         handed = Path(name) / "handed"
@@ -190,16 +191,16 @@ def replay_problems(run: Run, report: Report) -> list[str]:
         except (CellExecutionError, CellControlSignal, DeadKernelError) as error:
             return [f"the notebook cannot be executed again: {str(error).strip().splitlines()[-1]}"]
         found = [
-            f"cell {number}: {problem}"
+            f"cell {number}: {fault}"
             for number, (old, new) in enumerate(zip(notebook.cells, again.cells, strict=True), 1)
             if old.cell_type == "code"
-            for problem in _output_problems(old.outputs, new.outputs)
+            for fault in _output_faults(old.outputs, new.outputs)
         ]
-        found += _table_problems(run.path, handed)
-        return [*found, *_picture_problems(run, handed / "figures", report)]
+        found += _table_faults(run.path, handed)
+        return [*found, *_picture_faults(run, handed / "figures", report)]
 
 
-def _output_problems(old: list[Any], new: list[Any]) -> Iterator[str]:
+def _output_faults(old: list[Any], new: list[Any]) -> Iterator[str]:
     if len(old) != len(new):
         yield f"{len(new)} outputs where {len(old)} are stored"
         return
@@ -225,7 +226,7 @@ def _output_problems(old: list[Any], new: list[Any]) -> Iterator[str]:
 
 
 def _plain(content: Any) -> Any:
-    """An output without the places of this machine; a notebook may hold a text as a list of lines."""
+    """Return an output without paths of this machine, and as one text where it is a list of lines."""
     if isinstance(content, list):
         content = "".join(content)
     return relative_paths(content) if isinstance(content, str) else content
@@ -243,11 +244,11 @@ def _same_picture(stored: bytes, fresh: bytes) -> bool:
     return first.shape == second.shape and bool(np.abs(first - second).max(initial=0.0) <= _PIXEL)
 
 
-def _picture_problems(run: Run, drawn: Path, report: Report) -> Iterator[str]:
-    """The figures that the notebook draws again against those of the run, as far as they are there.
+def _picture_faults(run: Run, drawn: Path, report: Report) -> Iterator[str]:
+    """Compare the figures that the notebook draws again with those of the run, if these are stored.
 
-    Where the picture in pixels is the same to the byte, the one in lines must be so too. Another build of the
-    drawing library writes other bytes: there pixels are compared, and what is not pixels cannot be.
+    Each figure has a PNG and a PDF. If the PNG is the same to the byte, the PDF must be so too. Another build
+    of the drawing library writes other bytes: then the pixels of the PNG are compared, and the PDF cannot be.
     """
     recorded, published = run.record["figures"], paths.figures_folder(local=not run.is_published)
     names = {path.name for path in drawn.glob("*")}
@@ -270,8 +271,8 @@ def _picture_problems(run: Run, drawn: Path, report: Report) -> Iterator[str]:
             report.gaps.append(f"{name} was compared by its pixels, {seen}: its bytes are of another build")
 
 
-def _table_problems(stored: Path, handed: Path) -> list[str]:
-    """The tables that the notebook hands over again must be those of the run."""
+def _table_faults(stored: Path, handed: Path) -> list[str]:
+    """Compare the tables that the notebook publishes again with those of the run."""
     found = []
     for file in (f"{name}.parquet" for name in TABLES):
         there = [(folder / file).is_file() for folder in (stored, handed)]
@@ -285,7 +286,7 @@ def _table_problems(stored: Path, handed: Path) -> list[str]:
 
 
 def _without_sources(path: Path) -> Any:
-    """What a notebook handed over, without what changes when the library does."""
+    """Return what a notebook published, without what changes with the code of the library."""
     if not path.is_file():
         return None
     study = json.loads(path.read_text(encoding="utf-8"))

@@ -1,9 +1,9 @@
-"""What a run is asked for: an experiment, its parameters with the seed, and its data.
+"""Requests: the experiment, the parameters with the seed, and the data that a run is asked for.
 
-This alone names a run and decides whether a stored one answers. Neither the code nor the text of the
-notebook is part of it: which code made a run, and which code has reproduced it, stands beside the run
-(see `compendium.runs.attestation`). A comment that changes leaves a run valid, and a number that changes
-is found by computing again.
+The request alone gives a run its name and decides whether a stored run answers it. Neither the code nor the
+text of the notebook is part of it. Which code made a run is in its record, and which code has reproduced it
+is in its attestations (see `compendium.runs.attestation`). So a changed comment leaves a run valid, and a
+changed number is found by computing trials again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Request:
     parameters : dict
         All parameters of the notebook: those that are given, and the others with their defaults.
     data : dict
-        The checksum of each data set that the experiment may use; None for one that is not there.
+        The checksum of each data set that the experiment may use; None for one that is not on this machine.
     """
 
     experiment: str
@@ -48,7 +48,7 @@ class Request:
     def make(
         cls, experiment: Experiment, profile: str, point: Parameters, overrides: Parameters
     ) -> tuple[Self, Parameters]:
-        """Return the request, and those of its parameters that the notebook has to be given.
+        """Return the request, and the parameters that must be passed to the notebook.
 
         Raises
         ------
@@ -62,11 +62,11 @@ class Request:
 
     @classmethod
     def of(cls, path: Path, record: Mapping[str, Any]) -> Self:
-        """Return the request that a stored run answers, as its record and its notebook say."""
+        """Return the request that a stored run answers, according to its record and its notebook."""
         notebook = path / f"{Path(record['notebook']).stem}.ipynb"
         parameters = _plain({**notebook_parameters(notebook), **record["parameters"]})
         kind = CUSTOM if record["overrides"] else record["profile"]
-        # Records of before the manifest named data have those that the studies used.
+        # Records from before the manifest named data have only the data that the studies used.
         data = record["data"] if "data" in record else used_data(record["study"])
         return cls(record["experiment"], kind, parameters, data)
 
@@ -77,10 +77,10 @@ class Request:
         return f"{self.kind}-{sha256(request)[:8]}"
 
     def is_answered_by(self, stored: Request) -> bool:
-        """Whether a run of the stored request is what is asked for.
+        """Whether a run of the stored request answers this request.
 
-        Data that this machine does not have cannot contradict the run: it holds more than could be
-        computed here.
+        Data that this machine does not have do not contradict the run, which then has more than could be
+        computed on this machine.
         """
         known = all(checksum in (None, stored.data.get(name)) for name, checksum in self.data.items())
         return known and replace(self, data={}) == replace(stored, data={})
@@ -93,10 +93,10 @@ def used_data(study: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def _checksum(name: DataName) -> str | None:
-    """The checksum of a data set on this machine, or None where it is not there.
+    """Return the checksum of a data set on this machine, or None if it is absent.
 
-    The digits are always there, so an error in reading them is one that the user should know. Notebooks
-    leave out the other data sets where they cannot be read, and say so.
+    The digits are always on the machine, so the user must know of an error in reading them. The other data
+    sets may be absent or unreadable; notebooks then leave them out and say so.
     """
     try:
         return str(_loader(name)().checksum)
@@ -117,5 +117,5 @@ def _loader(name: DataName) -> Callable[[], Dataset | Ratings]:
 
 
 def _plain(parameters: Parameters) -> Parameters:
-    """The parameters as a record holds them, where a tuple is a list."""
+    """Return the parameters in the form that they have in a record, where a tuple is a list."""
     return dict(json.loads(json.dumps(parameters)))

@@ -1,8 +1,9 @@
-"""Runs: an experiment's notebook executed with the parameters of a profile, and kept.
+"""Runs: the notebook of an experiment, executed with the parameters of a profile and stored.
 
-A run is named by what was asked for (see `compendium.runs.request`), so asking twice gives the stored
-run. It is executed in a folder beside its final place and renamed into it when nothing is left to go
-wrong: a folder without ``.partial-`` in its name is a complete run, whatever was stopped or killed before.
+The name of a run is that of its request (see `compendium.runs.request`), so the same request is answered by
+the stored run. A run is made in a folder beside its final place, which is renamed when the run is complete. A
+folder without ``.partial-`` in its name is therefore a complete run, even if processes were stopped or killed
+before.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from compendium.experiments import journal, progress
 from compendium.runs.manifest import Experiment, load_manifest
 from compendium.runs.request import Request, used_data
-from compendium.system import paths, provenance
+from compendium.system import locks, paths, provenance
 from compendium.system.kernels import KERNEL, kernel_environment
 from compendium.system.paths import FailureError, UsageError
 
@@ -34,14 +35,14 @@ if TYPE_CHECKING:
 
     from compendium.experiments.execution import Orders
 
-__all__ = ["Run", "execute", "figures_of", "find_runs", "load_run", "problems", "stored"]
+__all__ = ["Run", "execute", "faults", "figures_of", "find_runs", "load_run", "stored"]
 
 PARTIAL, _ASIDE = ".partial-", "-old"
 _REQUESTS_TO_END = ("SIGTERM", "SIGHUP", "SIGQUIT")
 REQUIRED = ("results.parquet", "study.json")
-#: What a notebook must hand over besides; it becomes part of the record.
+#: The files that a notebook must write; the last one becomes a part of the record.
 HANDED = (*REQUIRED, provenance.ENVIRONMENT)
-#: What a record must have to be one, with the types that the code relies on.
+#: The entries that a record must have, with their types; a file without them is no record.
 RECORD_ENTRIES: dict[str, type] = {
     "experiment": str, "notebook": str, "started": str, "parameters": dict, "overrides": dict,
     "files": dict, "figures": dict, "study": dict,
@@ -59,7 +60,7 @@ class Run:
     record : dict
         Contents of ``record.json``.
     reused : bool
-        Whether it was there before it was asked for.
+        Whether it was stored already when it was requested.
     """
 
     path: Path
@@ -78,12 +79,12 @@ class Run:
 
     @property
     def is_published(self) -> bool:
-        """Whether its figures are those of the project: it has the paper's parameters."""
+        """Whether it has the parameters of the paper, so that its figures are those of the project."""
         return self.record["profile"] == "paper" and not self.record["overrides"]
 
     @property
     def results(self) -> pd.DataFrame:
-        """The result table; the same bytes for any number of workers."""
+        """The table of results, which has the same bytes for any number of workers."""
         return _read_table(self.path / "results.parquet")
 
     @property
@@ -103,27 +104,28 @@ def execute(
     redraw: bool = False,
     timeout: float | None = None,
 ) -> Run:
-    """Run an experiment, or return the run when it is there already.
+    """Run an experiment, or return the stored run of the same request.
 
     Parameters
     ----------
     experiment, profile : str
         Names in the manifest.
     overrides : mapping, optional
-        Parameters that win over those of the profile.
+        Parameters that replace those of the profile.
     jobs : int
-        Number of worker processes; it does not change the results.
+        Number of worker processes; the results do not depend on it.
     again : bool
-        Execute a run that is there already once more and put the new one in its place.
+        Execute a stored run once more, and replace it by the new one.
     orders : Orders, optional
-        How trials are obtained: a shard, a cluster, the plan only. By default by `jobs` workers here.
+        How trials are obtained: a shard, a cluster, or the plan only. By default, `jobs` workers of this
+        machine compute all that are missing.
     point : mapping, optional
-        A point of the experiment's grid, as `manifest.expand` gives it.
+        A point of the experiment's grid, as `manifest.expand` returns it.
     redraw : bool
-        Execute the notebook as it is now on the tables of the run that is there, and put its outputs and
-        figures in the place of that run's. Nothing is computed that a trial computes.
+        Execute the present text of the notebook on the tables of the stored run, and replace the run's
+        outputs and figures by the new ones. No trial is computed.
     timeout : float, optional
-        Seconds after which a cell is stopped and the run has failed; by default none is.
+        Seconds after which a cell is stopped and the run fails; by default a cell may take any time.
 
     Returns
     -------
@@ -133,12 +135,12 @@ def execute(
     Raises
     ------
     UsageError
-        Before anything starts: unknown names, parameters that do not fit.
+        If a name is unknown or a parameter does not fit; raised before anything starts.
     FailureError
-        When a cell failed, the kernel died or the notebook wrote no results. The folder of the
-        attempt is kept as ``.partial-...`` for a look, and removed by the next attempt.
+        If a cell failed, the kernel died or the notebook wrote no results. The folder of the attempt is kept
+        as ``.partial-...``, so that its notebook can be read, and is removed by the next attempt.
     progress.Stopped
-        When the orders ask to stop before the results.
+        If the orders ask to stop before there are results.
     """
     chosen = load_manifest().experiment(experiment)
     overrides, point = dict(overrides or {}), dict(point or {})
@@ -150,19 +152,19 @@ def execute(
         provenance.publish_figures(run.path / "figures", figures, run.name, run.record)
         return run
 
-    with paths.locked(paths.runs_folder()):
+    with locks.one_at_a_time(paths.runs_folder()):
         sweep(final.parent)
         found = stored(request)
         if redraw and not found:
             raise UsageError(f"{os.path.relpath(final)} is not there, so there are no tables to draw it from")
         if found and not (again or redraw):
             return publish(replace(found, reused=True))
-        if found and redraw:  # it may have data that are not on this machine, and its name says which
+        if found and redraw:  # its name may be another, if it has data that are absent here
             final = found.path
-    from compendium.experiments.execution import Orders  # not before: it takes seconds to import
+    from compendium.experiments.execution import Orders  # imported late, since the import takes seconds
 
     orders = orders or Orders(jobs=jobs)
-    partial = final.with_name(f"{PARTIAL}{final.name}-{journal.owner()}")
+    partial = final.with_name(f"{PARTIAL}{final.name}-{locks.owner()}")
     record = {
         "experiment": experiment,
         "profile": profile,
@@ -177,29 +179,30 @@ def execute(
     kept = journal.kept(experiment, request.kind, final.name, parameters, orders.plan_only)
     with _removed_when_stopped(partial), kept as note:
         record = _attempt(chosen, partial, record, orders, note, found if redraw else None, timeout)
-        # One lock for both: another batch of this run may end now, and pictures have one record.
-        with paths.locked(paths.runs_folder()):
+        # Both are done under one lock: another batch of this run may end at the same time, and run and
+        # figures must be of the same batch.
+        with locks.one_at_a_time(paths.runs_folder()):
             _put_in_place(partial, final)
-            if found and found.path != final:  # it answered the same request, with data that are not here
+            if found and found.path != final:  # it has data that are absent here and another name
                 shutil.rmtree(found.path, ignore_errors=True)
             return publish(Run(final, record))
 
 
 def stored(request: Request) -> Run | None:
-    """Return the complete run that answers a request, if there is one.
+    """Return the complete run that answers a request, or None.
 
-    Of several, which have other data, it is the one of the request's own name.
+    If several runs with different data do, the one with the name of the request is returned.
     """
     answers = [
         run
         for run in find_runs(request.experiment, request.kind)
-        if not problems(run.path) and request.is_answered_by(Request.of(run.path, run.record))
+        if not faults(run.path) and request.is_answered_by(Request.of(run.path, run.record))
     ]
     return min(answers, key=lambda run: run.path.name != request.name, default=None)
 
 
 def load_run(path: Path) -> Run:
-    """Return the run of a folder; `problems` tells whether its files are as recorded."""
+    """Return the run of a folder; `faults` tells whether its files are as recorded."""
     try:
         record = json.loads((path / "record.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -212,9 +215,9 @@ def load_run(path: Path) -> Run:
 
 
 def locate(path: Path) -> Path:
-    """Return a run's folder as the project names it, by whatever links and folders it was reached.
+    """Return the path of a run's folder inside the project, for any path that leads to the folder.
 
-    A project's ``papermill_runs``, or a folder in it, may be a symbolic link to elsewhere.
+    The project's ``papermill_runs``, or a folder in it, may be a symbolic link to another place.
 
     Raises
     ------
@@ -239,7 +242,7 @@ def find_runs(experiment: str | None = None, profile: str | None = None) -> list
     experiment : str, optional
         Only those of this experiment.
     profile : str, optional
-        Only those of this profile without overrides; ``custom`` for those with.
+        Only those of this profile without overridden parameters; ``custom`` for those with overridden ones.
     """
     runs = []
     for folder in _run_folders(experiment, profile):
@@ -250,13 +253,9 @@ def find_runs(experiment: str | None = None, profile: str | None = None) -> list
 
 def unreadable_runs() -> list[str]:
     """Return the folders that look like runs and whose record cannot be read."""
-    unreadable = []
-    for folder in _run_folders():
-        try:
-            load_run(folder)
-        except UsageError:
-            unreadable.append(folder.relative_to(paths.project_root()).as_posix())
-    return unreadable
+    readable = {run.path for run in find_runs()}
+    unreadable = [folder for folder in _run_folders() if folder not in readable]
+    return [folder.relative_to(paths.project_root()).as_posix() for folder in unreadable]
 
 
 def _run_folders(experiment: str | None = None, profile: str | None = None) -> list[Path]:
@@ -264,11 +263,11 @@ def _run_folders(experiment: str | None = None, profile: str | None = None) -> l
     return sorted(record.parent for record in records if not record.parent.name.startswith("."))
 
 
-def problems(path: Path) -> list[str]:
+def faults(path: Path) -> list[str]:
     """Return which files of a run are missing or are not as recorded; empty for a complete run.
 
-    The record has the checksums of the files, and ``SHA256SUMS`` those and that of the record, so a
-    change of either is seen in the other.
+    The record has the checksums of the files, and ``SHA256SUMS`` has the same ones and that of the record, so
+    that a change of one of the two shows in the other.
     """
     try:
         files = load_run(path).record["files"]
@@ -292,7 +291,7 @@ def problems(path: Path) -> list[str]:
 
 
 def figures_of(run: Run) -> list[Path]:
-    """Return the figures that were made from this run and were not replaced by a later one's."""
+    """Return the figures of this run that no later run has replaced."""
     found = []
     for folder in (paths.figures_folder(), paths.figures_folder(local=True)):
         for name, digest in run.record["figures"].items():
@@ -311,9 +310,10 @@ def _attempt(
     drawn_from: Run | None = None,
     timeout: float | None = None,
 ) -> dict[str, Any]:
-    """Execute the notebook in the partial folder and write everything that makes a run complete.
+    """Execute the notebook and write everything that makes a run complete into the partial folder.
 
-    A notebook that is executed in the folder of a complete run reads its tables and computes none.
+    With `drawn_from`, the working folder of the notebook is that of this complete run, so that the notebook
+    reads its tables instead of computing them.
     """
     import jupytext
     import nbformat
@@ -331,10 +331,10 @@ def _attempt(
         kernel_environment(MLOGB_RUN_DIR=str(partial), **orders.as_variables()),
     ):
 
-        def receive(report: progress.Report) -> None:
-            if keys := report.get("trials"):
+        def receive(message: progress.Message) -> None:
+            if keys := message.get("trials"):
                 note(keys)
-            show(report)
+            show(message)
 
         place = drawn_from.path if drawn_from else experiment.source.parent
         options = {
@@ -359,7 +359,7 @@ def _attempt(
         raise progress.Stopped("the notebook has no study that could be planned; nothing was kept")
     paths.write_atomically(output, dumps(_without_places(normalise(executed))))
     if provenance.git_state(provenance.code_root()) != state:
-        # Commits or edits while the notebook was executed: it is not certain what it imported.
+        # There were commits or edits while the notebook was executed, so it is not certain what it imported.
         state["git_clean"] = None if state["git_commit"] is None else False
     record |= {
         **state,
@@ -374,10 +374,10 @@ def _attempt(
 
 
 def _origin_of_tables(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What a record that is drawn again keeps: who computed its tables, when, and on what.
+    """Return what the record of a redrawn run keeps: which code computed its tables, when and on what.
 
-    Its commit and digest are those of the code that drew it; ``computed_by`` has those of the code that
-    computed the tables.
+    The commit and the digest of the new record are those of the code that drew it again; ``computed_by`` has
+    those of the code that computed the tables.
     """
     first = {key: record[key] for key in ("git_commit", "git_clean", "code_digest") if key in record}
     kept = {key: record[key] for key in ("environment", "started", "duration_seconds")}
@@ -385,7 +385,7 @@ def _origin_of_tables(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _keep_origin_of_studies(before: Mapping[str, Any], folder: Path) -> None:
-    """Let the studies of a run that is drawn again say which sources and trials their tables are from."""
+    """Restore in the studies of a redrawn run from which sources and trials their tables were made."""
     path = folder / "study.json"
     study = json.loads(path.read_text(encoding="utf-8"))
     origins = {_asked(one): one for one in before["studies"]}
@@ -395,13 +395,13 @@ def _keep_origin_of_studies(before: Mapping[str, Any], folder: Path) -> None:
 
 
 def _asked(study: Mapping[str, Any]) -> str:
-    """The parameters of a study, without what depends on the code or was found."""
+    """Return the parameters of a study, without what depends on the code, the data or the results."""
     found = ("data", "sources", "smallest_margin", "trials")
     return json.dumps({key: value for key, value in study.items() if key not in found}, sort_keys=True)
 
 
 def _data_failures(experiment: Experiment, partial: Path) -> list[str]:
-    """Name the data that the notebook used without the manifest saying so: they belong to the request."""
+    """Return which data the notebook used that the manifest does not name; data are part of the request."""
     used = used_data(json.loads((partial / "study.json").read_text(encoding="utf-8")))
     return [
         f"the notebook used {name}, which experiments.{experiment.name}.data in experiments.yml must name"
@@ -416,9 +416,9 @@ def _execute(
     folder: Path,
     options: Mapping[str, Any],
 ) -> str:
-    """Execute a notebook into a file with papermill; return what stopped it other than a cell's error.
+    """Execute a notebook into a file with papermill; return what stopped it, unless that is a cell's error.
 
-    The options are those of the engine (see `compendium.runs.engine`).
+    The options are those of the engine (see `compendium.runs.engine`). The error of a cell is in the file.
     """
     import papermill
     from jupyter_client.kernelspec import NoSuchKernel
@@ -426,33 +426,33 @@ def _execute(
 
     from compendium.runs import engine
 
-    for name in ("papermill", "asyncio"):  # what went wrong is said once, by the caller
+    for name in ("papermill", "asyncio"):  # the caller reports what went wrong, once
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         papermill.execute_notebook(
             notebook,
-            str(output).replace("{", "{{").replace("}", "}}"),  # papermill formats the path
+            str(output).replace("{", "{{").replace("}", "}}"),  # papermill applies `str.format` to the path
             parameters=parameters,
             kernel_name="python3",
             language="python",
-            progress_bar=False,  # cells say nothing about how far a study is
+            progress_bar=False,  # it would count cells, and a study is one of them
             log_output=False,
             cwd=str(folder),
             engine_name=engine.NAME,
             **options,
         )
-    except papermill.PapermillExecutionError as error:  # it is in the notebook
+    except papermill.PapermillExecutionError as error:  # the error of a cell
         if error.ename == progress.Stopped.__name__:
             raise progress.Stopped(error.evalue) from None
     except CellTimeoutError:
         return f"a cell took longer than {options['timeout']:g} s"
-    except (RuntimeError, NoSuchKernel) as error:  # among them nbclient's DeadKernelError
+    except (RuntimeError, NoSuchKernel) as error:  # nbclient's DeadKernelError is a RuntimeError
         return str(error)
     return ""
 
 
 def _without_places(notebook: Any) -> Any:
-    """Take the paths of this machine out of the printed outputs, where warnings bring them in."""
+    """Replace the paths of this machine in the outputs, where warnings print them."""
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             if "text" in output:
@@ -464,7 +464,7 @@ def _without_places(notebook: Any) -> Any:
 
 
 def _put_in_place(partial: Path, final: Path) -> None:
-    """Rename a complete run to its final place; a run that is there goes aside first."""
+    """Rename a complete run to its final place; a run that is there is set aside first."""
     aside = partial.with_name(f"{partial.name}{_ASIDE}")
     if final.exists():
         final.rename(aside)
@@ -473,7 +473,7 @@ def _put_in_place(partial: Path, final: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what ended attempts left of an experiment, and put back a run that was set aside."""
+    """Remove what ended attempts of an experiment left, and put a run back that was set aside."""
     for left in abandoned(folder):
         if is_only_copy(left):
             left.rename(_final_of(left))
@@ -482,7 +482,7 @@ def sweep(folder: Path) -> None:
 
 
 def is_only_copy(left: Path) -> bool:
-    """Whether this is a run that was set aside for a newer one, which never came to its place."""
+    """Whether this run was set aside for a newer one that was never put in its place."""
     return left.name.endswith(_ASIDE) and not _final_of(left).exists()
 
 
@@ -491,10 +491,10 @@ def _final_of(left: Path) -> Path:
 
 
 def abandoned(folder: Path) -> list[Path]:
-    """What ended attempts left of an experiment.
+    """Return the folders that ended attempts of an experiment left.
 
-    Not in it are attempts under way, suspended ones among them, and those of another machine, of which
-    nobody here knows whether they have ended.
+    Folders of attempts that are under way or suspended are not among them, nor those of other machines, for
+    which it is not known here whether they have ended.
     """
     found = []
     for left in sorted(folder.glob(f"{PARTIAL}*")):
@@ -502,21 +502,24 @@ def abandoned(folder: Path) -> list[Path]:
         if match is None:
             continue
         lock = journal.lock_of(journal.path_of(folder.name, match[1]), match[2])
-        if journal.is_held(lock) is False:
+        if locks.is_held(lock) is False:
             found.append(left)
     return found
 
 
 @contextmanager
 def _removed_when_stopped(partial: Path) -> Iterator[None]:
-    """Turn a request to end into an interrupt; remove the partial folder of a batch that is stopped."""
+    """Remove the partial folder of a batch that is interrupted or stopped in the block.
+
+    In the block, the signals that ask a process to end raise KeyboardInterrupt.
+    """
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     main = threading.current_thread() is threading.main_thread()
     requests = [getattr(signal, name) for name in _REQUESTS_TO_END if main and hasattr(signal, name)]
-    # What is ignored stays so: nohup lets a process ignore that its terminal was closed.
+    # An ignored signal stays ignored: with nohup, a process ignores the signal of a terminal that is closed.
     heard = [request for request in requests if signal.getsignal(request) != signal.SIG_IGN]
     before = {request: signal.signal(request, interrupt) for request in heard}
     try:

@@ -1,14 +1,17 @@
-"""Does a stored run still say what its trials say? Every link from trials to pictures is checked.
+"""Verification: whether a stored run still agrees with its request, its text, its trials and its figures.
 
-A run is verified when its files have their checksums, its place is that of what was asked for, the cells
-of its notebook are those of the text that it was made from and were executed in order, the notebook
-executed again in the folder of the run prints and draws the same, trials that are stored give the same
-rows, and a sample of trials that is computed again plays the same, and has the same regret and final state
-up to roundoff.
+A run is verified if all of this holds:
 
-A sample can miss a number that was changed in the tables, with all that follows from it, in a trial
-outside the sample; all trials together cannot. Times and memory were measured, and nothing can measure
-them again: they are compared with the stored trials where these are there, and otherwise believed.
+- its files have the recorded checksums, and its folder has the name of its request;
+- the cells of its notebook are those of the text from which it was made, and were executed in order;
+- the notebook, executed again in the folder of the run, prints and draws the same;
+- the trials that are stored give the rows of its tables;
+- a sample of trials that are computed again plays the same actions, and has the same regret and final
+  states up to roundoff.
+
+If somebody changes a number in the tables and everything that follows from it, a sample finds that only if it
+contains the trial of the number; all trials together always find it. Times and memory cannot be measured
+again: times are compared with the stored trials, if there are any, and are otherwise taken as they are.
 """
 
 from __future__ import annotations
@@ -21,17 +24,17 @@ from contextlib import contextmanager
 from compendium.experiments.data import FOLDER_VARIABLE, SHIPPED_SOURCE
 from compendium.experiments.problems import forget_digits
 from compendium.runs import attestation
-from compendium.runs.recomputation import Report, trial_problems
-from compendium.runs.replay import cell_problems, commit_problems, figure_problems, replay_problems
+from compendium.runs.recomputation import Report, trial_faults
+from compendium.runs.replay import cell_faults, commit_faults, figure_faults, replay_faults
 from compendium.runs.request import Request, used_data
-from compendium.runs.run import Run, problems
+from compendium.runs.run import Run, faults
 from compendium.system.paths import SHIPPED, UsageError
 
 __all__ = ["Report", "attest", "verify"]
 
 
 def verify(run: Run, sample: int | None = 1, report: Report | None = None) -> list[str]:
-    """Everything that contradicts a run, one line each; empty if nothing does.
+    """Return everything that contradicts a run, one line each; an empty list if nothing does.
 
     Parameters
     ----------
@@ -40,36 +43,36 @@ def verify(run: Run, sample: int | None = 1, report: Report | None = None) -> li
     sample : int or None
         Number of trials of each study that are computed again; None for all.
     report : Report, optional
-        Is told what was computed again and what could not be checked.
+        It is completed with what was computed again and what could not be checked.
     """
     report = report or Report()
-    found = problems(run.path)
+    found = faults(run.path)
     if found:
         return found
     checks: list[Callable[[], Iterable[str]]] = [
         lambda: _contradictions(run),
-        lambda: commit_problems(run),
-        lambda: cell_problems(run, report),
-        lambda: figure_problems(run),
-        lambda: replay_problems(run, report),
-        lambda: trial_problems(run, sample, report),
+        lambda: commit_faults(run),
+        lambda: cell_faults(run, report),
+        lambda: figure_faults(run),
+        lambda: replay_faults(run, report),
+        lambda: trial_faults(run, sample, report),
     ]
     with _recorded_digits(run):
         for check in checks:
             try:
                 found += check()
-            except Exception as error:  # a run that cannot be checked is not verified, and the others are
+            except Exception as error:  # the run is not verified, and the other checks are made
                 found.append(f"cannot be checked: {type(error).__name__}: {' '.join(str(error).split())}")
     return found
 
 
 def attest(run: Run, report: Report) -> str:
-    """Add to a verified run what reproduced it, and return that in a line.
+    """Add an attestation by this code to a verified run, and return it as a line of text.
 
     Raises
     ------
     UsageError
-        If no trial was computed again: then nothing was reproduced.
+        If no trial was computed again, so that nothing was reproduced.
     """
     if not report.computed:
         raise UsageError(f"{run.name}: no trial was computed again, so there is nothing to attest")
@@ -78,11 +81,11 @@ def attest(run: Run, report: Report) -> str:
 
 
 def _contradictions(run: Run) -> Iterator[str]:
-    """The record against its place, the table of studies, the data that were asked for, and attestations."""
+    """Compare the record with its folder's name, ``study.json``, the requested data and the attestations."""
     record = run.record
     asked = Request.of(run.path, record)
     if (asked.experiment, asked.name) != (run.path.parent.name, run.path.name):
-        yield f"record.json: what it says was asked for belongs into {asked.experiment}/{asked.name}"
+        yield f"record.json: what it says was asked for belongs in {asked.experiment}/{asked.name}"
     if record["study"] != json.loads((run.path / "study.json").read_text(encoding="utf-8")):
         yield "study.json: the record has another one"
     for name, checksum in used_data(record["study"]).items():
@@ -93,7 +96,7 @@ def _contradictions(run: Run) -> Iterator[str]:
 
 @contextmanager
 def _recorded_digits(run: Run) -> Iterator[None]:
-    """Use the digits that every installation has where the run used them, whatever else is there."""
+    """Use the digits that every installation has, if the run used them, even if this machine has others."""
     studies = run.record["study"].get("studies", [])
     sources = {data["source"] for one in studies for data in one.get("data", []) if data["name"] == "MNIST"}
     if sources != {SHIPPED_SOURCE}:

@@ -1,6 +1,6 @@
-"""The machine and the project on it: paths, what a kernel starts with, and what records say of both.
+"""The machine and the project on it: paths, locks, configuration of kernels, provenance of results.
 
 Imports: nothing of compendium.
 
-A path or a variable is named here and nowhere else.
+A path of the project and an environment variable of a kernel are named here and nowhere else.
 """

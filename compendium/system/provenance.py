@@ -1,7 +1,7 @@
 """Where a result comes from: the record of a run and the sidecar of a figure.
 
-A record names everything that decides the numbers (parameters, code, data, libraries, BLAS kernel)
-and what they were measured on. It names no host and no absolute path, so it can be committed.
+A record names everything that decides the numbers (parameters, code, data, libraries, BLAS kernel) and the
+processor on which times were measured. It names no host and no absolute path, so it can be committed.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ from typing import Any
 from compendium.system.kernels import THREADS
 from compendium.system.paths import FailureError, home, project_root, runs_folder, write_atomically
 
-#: Folders of ``compendium`` that decide what a run computes and shows; the others run, record and check it.
+#: Folders of ``compendium`` that decide what a run computes and shows. The others execute, record and check
+#: it.
 RESULT_FOLDERS = ("experiments", "theory", "report")
 
 CHECKSUMS = "SHA256SUMS"
-#: Beside the record: which code has reproduced the run. It grows, so no checksum covers it.
+#: The file beside a record that says which code has reproduced the run. It grows, so no checksum covers it.
 ATTESTATIONS = "attestations.json"
-#: In which the kernel of a run says what it computed on; the record takes it in.
+#: The file in which the kernel of a run says what it computed on. Its content becomes a part of the record.
 ENVIRONMENT = "environment.json"
-#: Variables that make git speak of another repository than the one of the folder that it is asked about.
+#: Variables that make git answer for another repository than that of the given folder.
 _GIT_ELSEWHERE = (
     "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_PREFIX", "GIT_CEILING_DIRECTORIES", "GIT_SHALLOW_FILE",
 )  # fmt: skip
-#: In Python 3.11 two threads that make syntax trees at once disturb each other; a Dask worker has threads.
+#: In Python 3.11 two threads, such as those of a Dask worker, must not build syntax trees at the same time:
+#: one of them may fail.
 _PARSING = threading.Lock()
 _LIBRARIES = ("numpy", "scipy", "numba", "pandas", "pyarrow", "matplotlib")
 
@@ -62,9 +64,9 @@ def project_version(root: Path) -> str | None:
 def code_digest(parts: Sequence[str] = RESULT_FOLDERS) -> str:
     """Return one digest of the code that decides results.
 
-    It covers every module of the ``mlogb_core`` that is imported, and the given modules and folders of
-    ``compendium``. Names count as well as contents: a renamed module changes the digest. What decides no
-    result does not count: comments, docstrings, the layout, and how a policy is drawn.
+    It covers all modules of the ``mlogb_core`` that is imported, and the given modules and folders of
+    ``compendium``, with their names. What decides no result is not covered: comments, docstrings, layout, and
+    the line styles of policies.
     """
     here = Path(__file__).resolve().parents[1]
     spec = importlib.util.find_spec("mlogb_core")
@@ -80,7 +82,7 @@ def code_digest(parts: Sequence[str] = RESULT_FOLDERS) -> str:
 
 
 def _code_of(source: bytes) -> str:
-    """Return what a module does, as text: its syntax tree without docstrings and without line styles."""
+    """Return the syntax tree of a module as text, without docstrings and the line styles of policies."""
 
     class Plain(ast.NodeTransformer):
         def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
@@ -96,7 +98,7 @@ def _code_of(source: bytes) -> str:
 
 
 def code_root() -> Path | None:
-    """Return the folder that holds both packages as they are imported here, or None if there is none."""
+    """Return the folder from which both packages are imported; None if they are in different folders."""
     root = Path(__file__).resolve().parents[2]
     spec = importlib.util.find_spec("mlogb_core")
     places = list(spec.submodule_search_locations or []) if spec else []
@@ -109,21 +111,21 @@ def git_state(root: Path | None) -> dict[str, Any]:
     Parameters
     ----------
     root : Path or None
-        Where the code lies that ran, as `code_root` gives it.
+        The folder of the code that runs, as `code_root` returns it.
 
     Returns
     -------
     dict
-        ``git_commit`` and ``git_clean``. Both are None where git is missing and where the folder is not
-        a repository of its own: the one around it, in which a download may have been unpacked or an
-        environment made, says nothing about this code.
+        ``git_commit`` and ``git_clean``. Both are None if git is missing, or if the folder is not itself the
+        root of a work tree. A repository around it says nothing about this code, which may be a download that
+        was unpacked in it or be installed in an environment.
     """
     unknown = {"git_commit": None, "git_clean": None}
     if root is None:
         return unknown
     root = root.resolve()
     variables = {name: value for name, value in os.environ.items() if name not in _GIT_ELSEWHERE}
-    # The folder's code is running, so that it belongs to another user is no reason to refuse an answer.
+    # Git refuses to answer for a folder of another user. The code in this folder is trusted, since it runs.
     options = ["-c", f"safe.directory={root.as_posix()}", "-c", "core.quotePath=false"]
 
     def git(*arguments: str) -> str:
@@ -145,7 +147,7 @@ def git_state(root: Path | None) -> dict[str, Any]:
 
 
 def computed_on() -> dict[str, Any]:
-    """Return the interpreter, libraries and machine of this process, which decide last digits and times."""
+    """Return interpreter, libraries and machine of this process, on which last digits and times depend."""
     return {
         "python": platform.python_version(),
         **{name: _version(name) for name in _LIBRARIES},
@@ -156,26 +158,26 @@ def computed_on() -> dict[str, Any]:
 
 
 def environment(jobs: int) -> dict[str, Any]:
-    """Return what this process and its `jobs` workers compute numbers and times on."""
+    """Return what `computed_on` says, with the limits of threads and the number of workers."""
     return {**computed_on(), "threads": {name: os.environ.get(name) for name in THREADS}, "jobs": jobs}
 
 
 def hand_over_environment(folder: Path, computed: Sequence[dict[str, Any]] = ()) -> None:
-    """Write what this process computes on into the folder of a run: only the kernel itself knows.
+    """Write into the folder of a run what its trials were computed on, which only the kernel knows.
 
     Parameters
     ----------
     folder : Path
         The run.
     computed : sequence of dict
-        What `computed_on` said where each trial was computed: in workers, on a cluster, or long ago, and
-        under ``seconds`` how long it took. What differs from this process's is written too, each with its
-        number of trials, and so is the sum of the seconds.
+        For each trial what `computed_on` returned in the process that computed it, which may be a worker, one
+        of a cluster, or one of an earlier batch, and under ``seconds`` how long it took. The descriptions
+        that differ from this process's are written with their numbers of trials, and the sum of the seconds.
     """
     own = computed_on()
     seconds = round(sum(one["seconds"] for one in computed), 1)
     computed = [{key: value for key, value in one.items() if key != "seconds"} for one in computed]
-    # Compared as they are read back from a file or a worker.
+    # They are compared as JSON, since those of stored trials have been written and read.
     texts = Counter(json.dumps(one, sort_keys=True) for one in computed)
     others = [
         {**json.loads(text), "trials": number}
@@ -189,9 +191,9 @@ def hand_over_environment(folder: Path, computed: Sequence[dict[str, Any]] = ())
 
 
 def blas_pools() -> list[dict[str, Any]]:
-    """Return which BLAS libraries are loaded, and with which kernels, that is, what decides last digits.
+    """Return the BLAS libraries that are loaded, with the kernels they use, on which last digits depend.
 
-    They are sorted: the order in which a process loads them says nothing.
+    They are sorted, because the order in which a process loads them has no meaning.
     """
     import scipy.linalg  # noqa: F401  # loads SciPy's own BLAS, so that it is listed
     import threadpoolctl
@@ -203,14 +205,14 @@ def blas_pools() -> list[dict[str, Any]]:
 
 
 def sorted_pools(pools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the BLAS libraries of a record in the order of `blas_pools`; older records have another."""
+    """Return the BLAS libraries of a record in the order of `blas_pools`; older records are not sorted."""
     return sorted(pools, key=lambda pool: json.dumps(pool, sort_keys=True))
 
 
 def relative_paths(text: str) -> str:
-    """Take the places of this machine out of a text, as a warning in an output has them.
+    """Replace the absolute paths of this machine in a text, such as the one that a warning prints.
 
-    The project becomes ``.``, the Python installation ``<python>``, the home folder ``~``.
+    The project becomes ``.``, the Python installation ``<python>``, and the home folder ``~``.
     """
     for place, name in _places().items():
         text = re.sub(re.escape(place) + r"(?![\w-])", name, text)
@@ -225,14 +227,14 @@ def write_record(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
     folder : Path
         The run; its ``study.json`` becomes part of the record.
     record : dict
-        Everything else there is to say. Its ``environment`` is completed with what the kernel handed
-        over in ``environment.json``, which goes away.
+        Everything else. Its ``environment`` is completed with ``environment.json``, which the kernel wrote
+        and which is removed.
 
     Returns
     -------
     dict
-        The record as it was written. ``files`` has the SHA-256 of every file of the run, and
-        ``figures`` of its pictures, which do not stay in the folder.
+        The record as it was written. ``files`` has the SHA-256 of every file of the run, and ``figures``
+        those of its pictures, which are moved to the folder of the figures.
     """
     handed = folder / ENVIRONMENT
     record["environment"] = {**json.loads(handed.read_text(encoding="utf-8")), **record["environment"]}
@@ -267,7 +269,7 @@ def checksums(folder: Path, files: dict[str, str]) -> str:
 
 
 def sidecar(name: str, run: str, record: dict[str, Any], alt: str = "") -> str:
-    """The text beside a figure: which run drew it, from which results, its checksums, and what it shows.
+    """Return the sidecar of a figure: the run that drew it, its results and checksums, and what it shows.
 
     Parameters
     ----------
@@ -276,7 +278,8 @@ def sidecar(name: str, run: str, record: dict[str, Any], alt: str = "") -> str:
     record : dict
         The run's record.
     alt : str
-        Alternative text, which no run knows: people write it into the sidecar, and it is kept from there.
+        Alternative text. No run writes it: people write it into the sidecar, and it is kept when the sidecar
+        is written again.
     """
     digests = {
         Path(key).suffix[1:]: digest for key, digest in record["figures"].items() if Path(key).stem == name
@@ -294,7 +297,7 @@ def sidecar(name: str, run: str, record: dict[str, Any], alt: str = "") -> str:
 
 
 def alternative_text(file: Path) -> str:
-    """What a sidecar says that its figure shows; empty if there is none."""
+    """Return the alternative text in a sidecar; empty if there is none."""
     try:
         return str(json.loads(file.read_text(encoding="utf-8")).get("alt", ""))
     except (OSError, ValueError, AttributeError):
@@ -307,7 +310,7 @@ def publish_figures(source: Path, target: Path, run: str, record: dict[str, Any]
     Parameters
     ----------
     source, target : Path
-        Folder of the pictures in the run, and the folder they belong to.
+        The folder of the pictures in the run, and the folder to which they are moved.
     run : str
         Path of the run from the project root.
     record : dict
@@ -316,12 +319,12 @@ def publish_figures(source: Path, target: Path, run: str, record: dict[str, Any]
     Returns
     -------
     list of Path
-        The pictures where they are now.
+        The pictures at their new places.
 
     Notes
     -----
-    A picture leaves the run only after it and its sidecar are in place. If this is stopped in
-    between, calling it again finishes the work.
+    A picture is removed from the run only after it and its sidecar have been written. If this function is
+    interrupted, calling it again finishes the work.
     """
     moved: list[Path] = []
     pictures = sorted(path for path in source.glob("*") if path.is_file())
@@ -340,7 +343,7 @@ def publish_figures(source: Path, target: Path, run: str, record: dict[str, Any]
 
 
 def _places() -> dict[str, str]:
-    """Return the folders that differ between machines, the longest first, with what stands for them."""
+    """Return the folders that differ between machines, the longest first, with their replacements."""
     places = {
         **({str(own): "~"} if (own := home()) else {}),
         str(runs_folder().resolve()): "./papermill_runs",
@@ -361,7 +364,7 @@ def _version(package: str) -> str | None:
 
 
 def _cpu_model() -> str:
-    """Return the name of the processor, as far as the system tells it."""
+    """Return the name of the processor, or the kind of machine if the system does not say it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

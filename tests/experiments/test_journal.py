@@ -1,4 +1,4 @@
-"""Journals: what a batch leaves while it runs, when it is stopped, and when the run is complete."""
+"""Journals: their content while a batch runs, after it was stopped, and when the run is complete."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from compendium import cli
 from compendium.experiments import journal
 from compendium.runs import cleaning
 from compendium.runs import run as runs
-from compendium.system import paths
+from compendium.system import locks, paths
 
-MACHINE = journal.owner().split("-")[0]
+MACHINE = locks.owner().split("-")[0]
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def root(tmp_path, monkeypatch):
 
 
 def stop(run="smoke-1", keys=(), error=KeyboardInterrupt, caught=KeyboardInterrupt, **options):
-    """A batch that is stopped after it has said which trials it needs."""
+    """Make a batch that ends with an error after it has said which trials it needs."""
 
     def batch():
         with journal.kept("tiny", "smoke", run, **options) as note:
@@ -39,8 +39,8 @@ def stop(run="smoke-1", keys=(), error=KeyboardInterrupt, caught=KeyboardInterru
         batch()
 
 
-def kill(whose, run="smoke-1"):
-    """What a process that was killed leaves besides the journal."""
+def leave_lock(whose, run="smoke-1"):
+    """Make the lock file that a killed process leaves beside the journal."""
     lock = journal.lock_of(journal.path_of("tiny", run), whose)
     lock.touch()
     return lock
@@ -68,8 +68,8 @@ def test_while_a_batch_runs():
     assert left() == []
 
 
-def test_a_stopped_batch_goes_on():
-    """This process still lives, and the batch does not. The next one needs the same trials from the start."""
+def test_the_next_batch_continues_a_stopped_one():
+    """The batch has ended although its process lives. The next one needs the same trials from the start."""
     stop(keys=["a"])
     stop("smoke-2", keys=["z"])
     assert [(batch.trials, batch.ended) for batch in journal.batches()] == [({"a"}, True), ({"z"}, True)]
@@ -83,9 +83,9 @@ def test_several_batches_of_a_run_share_its_journal():
     with journal.kept("tiny", "smoke", "smoke-1") as note:
         note(["a"])
         other = journal.lock_of(journal.path_of("tiny", "smoke-1"), f"{MACHINE}-1")
-        with journal.held(other):
+        with locks.held(other):
             assert [(batch.running, batch.unknown) for batch in journal.batches()] == [(2, 0)]
-        journal.path_of("tiny", "smoke-1").unlink()  # the other one completed the run
+        journal.path_of("tiny", "smoke-1").unlink()  # as the other batch does when it completes the run
         note(["b"])
         assert [batch.trials for batch in journal.batches()] == [{"b"}]
     assert left() == []
@@ -108,25 +108,25 @@ def test_a_batch_that_failed_before_it_had_a_trial_leaves_no_journal():
 
 
 def test_a_killed_batch():
-    """It has ended if nobody holds its lock, whichever process has its number now."""
+    """It has ended if no process holds its lock, even if another process has its number now."""
     stop(keys=["a"])
-    kill(f"{MACHINE}-{os.getppid()}")
+    leave_lock(f"{MACHINE}-{os.getppid()}")
     assert [(batch.running, batch.ended) for batch in journal.batches()] == [(0, True)]
 
 
 def test_a_batch_of_another_machine():
-    """Its lock can be had where the file system does not pass locks on, so it may live."""
+    """It may live although its lock is free, because some file systems do not pass locks on."""
     stop(keys=["a"])
-    lock = kill("00000000-1")
+    lock = leave_lock("00000000-1")
     os.utime(lock, (0, 0))
     assert [(batch.running, batch.unknown, batch.ended) for batch in journal.batches()] == [(0, 1, False)]
-    with journal.held(lock):
+    with locks.held(lock):
         assert [(batch.running, batch.unknown, batch.ended) for batch in journal.batches()] == [(1, 0, False)]
     assert journal.batches()[0].ended
 
 
-def test_where_there_are_no_locks_nothing_has_ended_for_certain(monkeypatch):
-    monkeypatch.setattr(journal, "fcntl", None)
+def test_without_locks_it_is_not_known_whether_a_batch_has_ended(monkeypatch):
+    monkeypatch.setattr(locks, "fcntl", None)
     with journal.kept("tiny", "smoke", "smoke-1"):
         assert [(batch.running, batch.unknown) for batch in journal.batches()] == [(0, 1)]
     assert left() == []
@@ -138,17 +138,17 @@ def test_a_damaged_journal_hides_no_other(content):
     (journal.folder() / "bad.json").write_text(content)
     assert [batch.run for batch in journal.batches()] == ["smoke-1"]
     journal.path_of("tiny", "smoke-2").write_text(content)
-    stop("smoke-2", keys=["a"])  # and is replaced
+    stop("smoke-2", keys=["a"])  # it replaces the damaged journal
     assert json.loads(journal.path_of("tiny", "smoke-2").read_text())["trials"] == ["a"]
 
 
 SUSPENDED = """
 import sys
 from compendium.experiments import journal
-from compendium.system import paths
+from compendium.system import locks, paths
 with journal.kept("tiny", "smoke", "smoke-1") as note:
     note(["a"])
-    partial = paths.runs_folder() / "tiny" / f".partial-smoke-1-{journal.owner()}"
+    partial = paths.runs_folder() / "tiny" / f".partial-smoke-1-{locks.owner()}"
     partial.mkdir(parents=True)
     print("begun", flush=True)
     sys.stdin.read()
@@ -157,7 +157,7 @@ with journal.kept("tiny", "smoke", "smoke-1") as note:
 
 
 def test_a_suspended_batch_is_not_taken_for_dead(root):
-    """Ctrl-Z or a closed lid: it does nothing for an hour, and then it goes on."""
+    """A batch that was stopped with Ctrl-Z, or whose computer slept, does nothing for an hour."""
     batch = subprocess.Popen(
         [sys.executable, "-c", SUSPENDED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

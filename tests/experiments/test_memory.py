@@ -1,4 +1,4 @@
-"""The memory that a policy holds, beside the paper's count and the allocator's view."""
+"""The memory that a policy holds, compared with the paper's count and with what Python allocates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_sketch_holds_the_papers_count_and_two_small_matrices(K, d, m):
     assert 8 * (K * d * rows + kept**2) <= held <= 8 * (K * d * rows + 3 * (kept + K) ** 2)
 
 
-def test_a_buffer_takes_more_rows_and_other_policies_with_the_sketch_as_many():
+def test_a_buffer_needs_more_rows_and_other_sketched_policies_as_many():
     one = setting(200, 50)
     buffered = one.model_copy(update={"parameters": {"eofd": {"buffer": 21}}})
     assert held_bytes(buffered) - held_bytes(one) >= 8 * 200 * 20
@@ -40,7 +40,7 @@ def test_the_full_matrix_is_held_once():
 
 
 @pytest.mark.parametrize("policy", ["eofd", "oful"])
-def test_the_allocator_agrees(policy):
+def test_python_allocates_at_least_what_is_counted(policy):
     one = setting(400, 100)
     held_bytes(one, policy)
     tracemalloc.start()

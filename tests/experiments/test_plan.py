@@ -1,36 +1,31 @@
-"""The plan of a study: counts, times, memory; it changes no result."""
+"""The plan of a study: numbers of trials, time and memory."""
 
 from __future__ import annotations
 
 import pandas as pd
 import pytest
+from batch_project import SMALL_STUDY
 
 from compendium.experiments import plan, trials
-from compendium.experiments.problems import Synthetic
-from compendium.experiments.study import Setting, Study
 
-SETTING = Setting(
-    name="one", problem=Synthetic(dimension=4, rewards=(1.0,), parameter_norm=2.0), sketch_size=2,
-    regularization=0.5, step_size=1.0, norm_bound=2.0, radius={"kind": "constant", "beta": 0.1},
-    policies=("eofd", "random"),
-)  # fmt: skip
-STUDY = Study(experiment="tests", settings=[SETTING], n_rounds=60, n_trials=3, seed=2)
+STUDY = SMALL_STUDY.model_copy(update={"n_rounds": 60, "n_trials": 3})
+[SETTING] = STUDY.settings
 SPECS = {spec.key: spec for spec in STUDY.specs()}
 
 
 def taking(seconds):
-    """The table of a trial that took so long."""
+    """The table of a trial that took so many seconds."""
     return pd.DataFrame({"select_seconds": [seconds / 4] * 2, "update_seconds": [seconds / 4] * 2})
 
 
 def describe(n_stored, jobs, seconds=100.0, specs=SPECS):
-    """The plan when the first trials are stored, each of which took some time."""
+    """The plan when the first `n_stored` trials are stored, each of which took `seconds`."""
     keys = list(specs)
     stored = {key: taking(seconds) for key in keys[:n_stored]}
     return plan.describe(specs, stored, {key: specs[key] for key in keys[n_stored:]}, jobs)
 
 
-def test_what_is_said(monkeypatch):
+def test_the_text_of_a_plan(monkeypatch):
     monkeypatch.setattr(plan, "_probed", lambda _: 600.0)
     monkeypatch.setattr(plan, "megabytes", lambda _: 1234.5)
     assert describe(0, 2) == (
@@ -71,7 +66,7 @@ def test_a_probe_plays_few_rounds_and_changes_nothing(monkeypatch):
 
 
 def test_the_first_round_does_not_count(monkeypatch):
-    """It compiles and loads: ten seconds for it, then a tenth of a second for each of 60."""
+    """The first of 60 rounds takes ten seconds, since it compiles; the others take a tenth of a second."""
     now = [0.0]
     monkeypatch.setattr(plan.time, "perf_counter", lambda: now[0])
 
@@ -84,7 +79,7 @@ def test_the_first_round_does_not_count(monkeypatch):
     assert plan._probed(next(iter(SPECS.values()))) == pytest.approx(6.0)
 
 
-def test_a_trial_that_fails_is_no_trouble_of_the_plan(monkeypatch):
+def test_a_plan_ignores_a_trial_that_fails(monkeypatch):
     monkeypatch.setattr(trials.TrialSpec, "compute", lambda *_: 1 / 0)
     assert plan._probed(next(iter(SPECS.values()))) == 0.0
 

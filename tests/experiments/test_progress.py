@@ -1,4 +1,4 @@
-"""Progress: what a terminal and a log show of the reports of studies, and whom a study reports to."""
+"""Progress: what a terminal and a log show of the messages of studies, and who receives them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import io
 import logging
 import sys
 import time
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+from batch_project import SMALL_STUDY, wait_until
 
 from compendium.experiments import progress, trials
-from compendium.experiments.problems import Synthetic
-from compendium.experiments.study import Setting, Study
 
 
 class Stream(io.StringIO):
@@ -27,8 +27,8 @@ class Stream(io.StringIO):
 
 
 @pytest.fixture(autouse=True)
-def error(monkeypatch):
-    """Make standard error an ordinary terminal or none, outside of a batch."""
+def standard_error(monkeypatch):
+    """A function that replaces standard error by a stream, which is a terminal or not; there is no batch."""
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", progress.BATCH):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
@@ -51,16 +51,13 @@ def clock(monkeypatch):
 
 
 def wait_for(text, stream):
-    deadline = time.monotonic() + 5
-    while text not in stream.getvalue() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return text in stream.getvalue()
+    return wait_until(lambda: text in stream.getvalue(), latest=5)
 
 
-def test_a_bar_on_a_terminal(error):
-    stream = error(True)
+def test_a_bar_on_a_terminal(standard_error):
+    stream = standard_error(True)
     with progress.displayed("some study") as show:
-        assert wait_for("some study", stream)  # from the start, when no number is known
+        assert wait_for("some study", stream)  # also before any number is known
         show({"total": 8, "stored": 3})
         show({"computed": 1})
         assert wait_for("4/8", stream)
@@ -71,18 +68,18 @@ def test_a_bar_on_a_terminal(error):
         assert "trials done" not in stream.getvalue()
 
 
-def test_the_bar_goes_when_the_work_fails(error):
-    stream = error(True)
+def test_no_bar_is_drawn_after_a_failure(standard_error):
+    stream = standard_error(True)
     with pytest.raises(RuntimeError, match="failed"), progress.displayed("tests"):
         raise RuntimeError("the work failed")
     length = len(stream.getvalue())
     time.sleep(0.15)
-    assert len(stream.getvalue()) == length  # nobody draws any more
+    assert len(stream.getvalue()) == length  # nothing has been drawn since
 
 
-def test_lines_in_a_log(error, clock):
-    """At most one in a minute; the pace is that of all trials, of which each may take long."""
-    stream = error(False)
+def test_lines_in_a_log(standard_error, clock):
+    """There is at most one line a minute, and the time left follows from the pace of all trials."""
+    stream = standard_error(False)
     with progress.displayed("tests") as show:
         show({"text": "the plan"})
         show({"total": 8, "stored": 3})
@@ -97,9 +94,9 @@ def test_lines_in_a_log(error, clock):
     ]
 
 
-def test_the_pace_is_measured_from_the_first_report(error, clock, monkeypatch):
+def test_the_pace_is_measured_from_the_first_message(standard_error, clock, monkeypatch):
     monkeypatch.setattr(progress, "_LINE_INTERVAL", 0.0)
-    stream = error(False)
+    stream = standard_error(False)
     with progress.displayed("tests") as show:
         show({"total": 8, "stored": 0})
         show({"computed": 1})
@@ -108,17 +105,17 @@ def test_the_pace_is_measured_from_the_first_report(error, clock, monkeypatch):
     assert stream.getvalue() == "1 of 8 trials done\n2 of 8 trials done, about 12 min left\n"
 
 
-def test_without_a_batch_and_a_terminal_nothing_is_shown(error):
-    stream = error(False)
+def test_without_a_batch_and_a_terminal_nothing_is_shown(standard_error):
+    stream = standard_error(False)
     with progress.reporting("tests") as report:
         report({"text": "the plan", "total": 3, "stored": 0})
         report({"computed": 1})
     assert stream.getvalue() == ""
 
 
-def test_a_batch_is_told_also_what_is_logged(error, monkeypatch, caplog):
-    """And a terminal of its own shows nothing."""
-    stream, told = error(True), []
+def test_a_batch_receives_what_is_logged(standard_error, monkeypatch, caplog):
+    """The terminal of the kernel shows nothing."""
+    stream, told = standard_error(True), []
     monkeypatch.setenv(progress.BATCH, "{}")
 
     def comm(target_name):
@@ -137,32 +134,21 @@ def test_a_batch_is_told_also_what_is_logged(error, monkeypatch, caplog):
     assert (logger.handlers, logger.propagate, logger.level) == ([], True, logging.NOTSET)
 
 
-def test_what_a_study_reports(error, tmp_path):
-    problem = Synthetic(dimension=3, rewards=(1.0,), parameter_norm=1.0)
-    setting = Setting(
-        name="one", problem=problem, sketch_size=2, regularization=1.0, step_size=1.0, norm_bound=1.0,
-        radius={"kind": "constant", "beta": 0.1}, policies=("eofd",),
-    )  # fmt: skip
-    study = Study(experiment="tests", settings=[setting], n_rounds=20, n_trials=2, seed=0)
-    stream = error(True)
+def test_the_messages_of_a_study(standard_error, tmp_path):
+    study = SMALL_STUDY.model_copy(update={"n_trials": 2})
+    stream = standard_error(True)
     with pytest.MonkeyPatch.context() as patch:
-        reports, displayed = [], progress.displayed
-        patch.setattr(progress, "displayed", lambda title: _noted(displayed(title), reports))
+        messages, displayed = [], progress.displayed
+
+        @contextmanager
+        def recorded(title):
+            with displayed(title) as show:
+                yield lambda message: (messages.append(message), show(message))
+
+        patch.setattr(progress, "displayed", recorded)
         study.run(n_jobs=1, folder=tmp_path)
         keys = {"trials": [spec.key for spec in study.specs()]}
-        assert reports == [keys, {"total": 2, "stored": 0}, {"computed": 1}, {"computed": 1}]
+        assert messages == [keys, {"total": 2, "stored": 0}, {"computed": 1}, {"computed": 1}]
         study.run(n_jobs=1, folder=tmp_path)
-        assert reports[4:] == [keys, {"total": 2, "stored": 2}]
+        assert messages[4:] == [keys, {"total": 2, "stored": 2}]
     assert "2/2" in stream.getvalue()
-
-
-class _noted:  # noqa: N801 - in place of a context manager that is a function
-    def __init__(self, manager, reports):
-        self.manager, self.reports = manager, reports
-
-    def __enter__(self):
-        show = self.manager.__enter__()
-        return lambda report: (self.reports.append(report), show(report))
-
-    def __exit__(self, *error):
-        return self.manager.__exit__(*error)

@@ -1,4 +1,4 @@
-"""Ratings: what is read from the packages' files, and clear words where they are absent or damaged."""
+"""Ratings: what is read from the packages' files, and clear errors if they are absent or damaged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from compendium.experiments import ratings
 from compendium.experiments.data import DataError, load_fashion
 from compendium.experiments.problems import Classes, Rated, Source, rated
 from compendium.experiments.ratings import Ratings, load_insteval, load_movielens
@@ -30,14 +29,14 @@ def movielens(tmp_path):
     return tmp_path
 
 
-def test_movielens_features_by_hand(movielens):
+def test_movielens_features_are_those_counted_by_hand(movielens):
     loaded = load_movielens(movielens)
     assert loaded.ratings.tolist() == [5, 1, 3]
     assert loaded.groups.tolist() == [0, 0, 1]
     counts = (loaded.indices >= 0).sum(axis=1).tolist()
     assert counts == [1 + 3 + 2 + 6, 1 + 3, 1 + 3 + 2 + 6]
-    # rows 1 and 2 share the constant and the three attributes of the user; rows 1 and 3 the
-    # constant, the occupation, both genres, and the pairs of the occupation with them
+    # Rows 1 and 2 share the constant and the three attributes of the user. Rows 1 and 3 share the constant,
+    # the occupation, both genres, and the pairs of the occupation with the genres.
     sets = [{i for i in row if i >= 0} for row in loaded.indices.tolist()]
     assert len(sets[0] & sets[1]) == 4
     assert len(sets[0] & sets[2]) == 6
@@ -62,18 +61,10 @@ def test_damaged_files_are_named(movielens, name, text, message):
         load_movielens(movielens)
 
 
-def test_insteval_by_hand():
-    table = pd.DataFrame(
-        {
-            "s": [7, 7, 9],
-            "d": [1, 2, 1],
-            "studage": 2,
-            "lectage": 1,
-            "service": [0, 1, 0],
-            "dept": 3,
-            "y": [5, 1, 2],
-        }
-    )
+def test_insteval_features_are_those_counted_by_hand():
+    raters = {"s": [7, 7, 9], "studage": 2}
+    rated = {"d": [1, 2, 1], "lectage": 1, "service": [0, 1, 0], "dept": 3, "y": [5, 1, 2]}
+    table = pd.DataFrame(raters | rated)
     loaded = load_insteval(table)
     assert loaded.indices.shape == (3, 6)
     assert loaded.indices[0].tolist() == loaded.indices[2].tolist()
@@ -91,7 +82,7 @@ def test_absent_packages_are_named_with_how_to_get_them(monkeypatch):
         load_insteval()
 
 
-def test_absent_fashion_is_named(tmp_path):
+def test_the_error_for_absent_fashion_mnist_names_its_package(tmp_path):
     with pytest.raises(DataError, match="dataset-fashion-mnist"):
         load_fashion(tmp_path / "none")
 
@@ -102,7 +93,7 @@ def test_a_change_of_the_data_changes_the_checksum(movielens):
     assert load_movielens(movielens).checksum != before
 
 
-def test_rated_problem_plays(movielens, monkeypatch):
+def test_the_candidates_of_a_round_are_ratings_by_one_person(movielens, monkeypatch):
     source = Source("MovieLens-100k", lambda: load_movielens(movielens), "absent")
     monkeypatch.setattr(rated, "MOVIELENS", source)
     problem = Rated(source="movielens", n_candidates=2)
@@ -113,7 +104,7 @@ def test_rated_problem_plays(movielens, monkeypatch):
     assert problem.n_features == environment.n_features == drawn.features.shape[1]
 
 
-def test_classes_are_outcomes():
+def test_each_class_of_images_is_the_outcome_of_one_candidate():
     problem = Classes()
     environment = problem.environment()
     drawn = environment.actions(np.random.default_rng(0))
@@ -121,10 +112,6 @@ def test_classes_are_outcomes():
     assert environment.rewards.tolist() == [k / 9 for k in range(1, 10)]
 
 
-def test_lengths_must_agree():
+def test_features_ratings_and_raters_must_have_as_many_rows():
     with pytest.raises(DataError, match="as many rows"):
         Ratings("x", np.zeros((2, 1), dtype=np.int32), 1, np.array([1]), np.array([0]), "s", "l")
-
-
-def test_pairs():
-    assert ratings._pairs(["a", "b"], ["c"]) == ["a, c", "b, c"]

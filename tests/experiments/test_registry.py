@@ -1,4 +1,4 @@
-"""The registry of policies: complete entries, own parameters that arrive, memory as a policy holds it."""
+"""The registry of policies: complete entries, own parameters of policies, and memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETTING = Setting(
 
 
 def changed(**fields):
-    """The setting with other fields, checked."""
+    """The setting with other fields, which are validated."""
     return Setting.model_validate(SETTING.model_dump() | fields)
 
 
@@ -54,7 +54,7 @@ def test_comparisons_are_of_policies_in_the_registry():
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_the_memory_of_an_entry_is_about_what_a_policy_holds(name):
-    """Counted in a copy that is written out; the forms as printed work on several matrices besides."""
+    """What a policy holds is the size of its pickle. Policies as printed use further matrices in a round."""
     policy, setting = played(name, 12)
     parameter = 8 * 2 * 40
     held = len(pickle.dumps(policy, protocol=5)) - 3 * parameter
@@ -68,14 +68,14 @@ def test_the_memory_of_an_entry_is_about_what_a_policy_holds(name):
         assert 0.7 * held <= setting.matrix_bytes <= 6 * held
 
 
-def test_memory_is_added_up():
+def test_the_memory_of_a_setting_is_the_sum_of_its_policies():
     both = changed(policies=("eofd", "oful", "random")).matrix_bytes
     assert both == 8 * (80 * (8 + 4) + 80**2)
     assert changed(policies=("eofd",), parameters={"eofd": {"buffer": 3}}).matrix_bytes == 8 * 80 * (8 + 8)
 
 
 @pytest.mark.parametrize("name", [n for n, e in POLICIES.items() if "buffer" in e.parameters.model_fields])
-def test_a_buffer_arrives_where_it_is_asked_for(name):
+def test_a_buffer_is_passed_to_the_constructor(name):
     assert played(name, 1)[0].curvature.buffer == 1
     assert played(name, 1, buffer=3)[0].curvature.buffer == 3
 
@@ -89,7 +89,7 @@ def test_the_defaults_are_those_of_the_entry(monkeypatch):
     assert changed(policies=("eofd",)).matrix_bytes == 8 * 80 * (8 + 6)
 
 
-def test_parameters_are_those_of_one_policy():
+def test_own_parameters_are_passed_to_one_policy_alone():
     environment = SETTING.problem.environment()
     built = changed(parameters={"eofd": {"buffer": 3}}).build(environment, lambda _: np.random.default_rng(0))
     assert (built["eofd"].curvature.buffer, built["greedy"].curvature.buffer) == (3, 1)
@@ -107,16 +107,16 @@ def test_parameters_are_those_of_one_policy():
         ({"eofd": 3}, "parameters.eofd"),
     ],
 )
-def test_parameters_are_checked(parameters, message):
+def test_own_parameters_are_validated(parameters, message):
     with pytest.raises(ValidationError, match=re.escape(message)):
         changed(parameters=parameters)
-    copy = SETTING.model_copy(update={"parameters": parameters})  # which checks nothing itself
+    copy = SETTING.model_copy(update={"parameters": parameters})  # which validates nothing itself
     with pytest.raises(ValidationError, match="parameters"):
         TrialSpec(experiment="tests", setting=copy, n_rounds=3, seed=7, trial=0)
 
 
-def test_settings_without_own_parameters_have_the_identity_that_they_had(monkeypatch):
-    """Stored trials and the records of runs name settings by it."""
+def test_the_identity_of_settings_without_own_parameters_does_not_change(monkeypatch):
+    """Stored trials and the records of runs depend on it."""
     monkeypatch.setattr(trials, "library_digest", lambda: "0" * 64)
     spec = TrialSpec(experiment="tests", setting=SETTING, n_rounds=3, seed=7, trial=0)
     assert set(spec.identity()["setting"]) == set(Setting.model_fields) - {"parameters"}
@@ -126,7 +126,7 @@ def test_settings_without_own_parameters_have_the_identity_that_they_had(monkeyp
     assert TrialSpec.model_validate_json(other.model_dump_json()) == other
 
 
-def test_the_two_rivals_are_what_they_are_called():
+def test_the_names_of_the_rivals_build_the_rivals():
     robust, sampled = played("robust-eofd", 30)[0], played("thompson", 30)[0]
     assert robust.curvature.ridge == 0.5 + robust.curvature.shrinkage / 2 > 0.5
     assert isinstance(sampled, ThompsonPolicy)
@@ -138,7 +138,7 @@ def test_the_two_rivals_are_what_they_are_called():
 
 
 def test_the_rivals_play_in_the_standard_profile_of_the_synthetic_experiment_alone():
-    """The paper's profile is what the paper compares."""
+    """The profile `paper` has only the policies that the paper compares."""
     manifest = yaml.safe_load((Path(__file__).resolve().parents[2] / "experiments.yml").read_text())
     having = [
         (name, profile)

@@ -1,4 +1,4 @@
-"""Studies: one table for any number of workers and after any stop, and what is made from it."""
+"""Studies: the same tables for any number of workers and after any interruption, and their files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FIRST = Setting(
 )  # fmt: skip
 SECOND = FIRST.model_copy(
     update={
-        "name": "a second",  # before the first in the alphabet: tables keep the order of appearance
+        "name": "a second",  # alphabetically before the first, as tables keep the given order
         "sketch_size": 2,
         "radius": {"kind": "theorem", "confidence": 0.1, "scale": 0.001},
         "policies": ("random", "oful-printed", "eofd"),
@@ -36,13 +36,13 @@ SECOND = FIRST.model_copy(
 STUDY = Study(experiment="tests", settings=[FIRST, SECOND], n_rounds=30, n_trials=3, seed=11)
 N_FILES = 6
 WRITTEN = {"results.parquet", "timings.parquet", "final.parquet", "study.json"}
-#: For the record alone: it differs between machines, and names the trials that others computed.
+#: It becomes part of the record. It differs between machines, and so is not compared.
 ENVIRONMENT = {"environment.json"}
 
 
 @pytest.fixture(autouse=True)
-def quiet(monkeypatch):
-    """No batch and no terminal, whoever runs the tests."""
+def without_batch(monkeypatch):
+    """Remove the variables by which a batch that runs the tests would be noticed."""
     for name in ("MLOGB_JOBS", "MLOGB_RUN_DIR", "MLOGB_ORDERS"):
         monkeypatch.delenv(name, raising=False)
 
@@ -62,7 +62,7 @@ def results(serial):
 
 
 def published(results, folder):
-    """The bytes of all that is handed over but the times."""
+    """The bytes of the published files, except those of the times."""
     folder.mkdir()
     save(folder, results)
     return {name: (folder / name).read_bytes() for name in WRITTEN - {"timings.parquet"}}
@@ -70,7 +70,7 @@ def published(results, folder):
 
 @pytest.fixture
 def assert_same(serial, tmp_path):
-    """Compare results with those of the one worker: as tables, and as bytes."""
+    """Compare results with those of one worker, as tables and as bytes."""
 
     def check(other):
         pd.testing.assert_frame_equal(serial[0].rounds, other.rounds, check_exact=True)
@@ -84,18 +84,18 @@ def stored(folder):
     return {path.name for path in folder.glob("*.parquet")} if folder.exists() else set()
 
 
-# One table, however it came about
+# The same tables, whoever computes the trials
 
 
 @pytest.mark.slow
-def test_two_workers(assert_same, serial, tmp_path):
+def test_two_workers_give_the_same(assert_same, serial, tmp_path):
     assert_same(STUDY.run(n_jobs=2, folder=tmp_path / "trials"))
     assert stored(tmp_path / "trials") == stored(serial[1])
     assert len(stored(serial[1])) == N_FILES
 
 
 def test_computing_twice_measures_other_times(serial, tmp_path):
-    """So that the bytes above are equal because times are kept apart, not because nothing was computed."""
+    """The tables are equal because times are not in them, and not because nothing was computed again."""
     again = STUDY.run(n_jobs=1, folder=tmp_path / "trials")
     times = list(trials.TIMES)
     assert (again.frame[times] != serial[0].frame[times]).any().all()
@@ -110,7 +110,7 @@ def test_stored_trials_are_loaded(assert_same, serial, monkeypatch):
 
 
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_half_of_the_trials_are_missing(assert_same, tmp_path, jobs):
+def test_only_the_missing_half_of_the_trials_is_computed(assert_same, tmp_path, jobs):
     folder = tmp_path / "trials"
     STUDY.run(n_jobs=1, folder=folder)
     files = sorted(folder.iterdir())
@@ -123,7 +123,7 @@ def test_half_of_the_trials_are_missing(assert_same, tmp_path, jobs):
 
 
 def test_a_study_of_a_single_trial(tmp_path):
-    """What a trial's frame carries besides its rows does not get into the table's file."""
+    """The attributes of a trial's table are not written into the files of the study."""
     single = STUDY.model_copy(update={"settings": (FIRST,), "n_trials": 1})
     first, again = (single.run(n_jobs=1, folder=tmp_path / "trials") for _ in range(2))
     assert published(first, tmp_path / "first") == published(again, tmp_path / "again")
@@ -141,8 +141,8 @@ def test_settings_in_another_order_or_alone(serial, tmp_path):
     assert stored(tmp_path / "trials") < stored(serial[1])
 
 
-def stop_at(folder, spec, key):
-    """In place of `_compute`: the last trial is stopped when others are stored."""
+def compute_or_stop(folder, spec, key):
+    """Replaces `_compute`: the last trial is interrupted as soon as another one is stored."""
     if (spec.setting.name, spec.trial) == ("a second", 2):
         while not list(folder.glob("*.parquet")):
             time.sleep(0.01)
@@ -154,10 +154,10 @@ _COMPUTE = module._compute
 
 
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_interrupted_and_resumed(assert_same, serial, tmp_path, monkeypatch, jobs):
+def test_an_interrupted_study_is_resumed(assert_same, serial, tmp_path, monkeypatch, jobs):
     folder = tmp_path / "trials"
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_compute", partial(stop_at, folder))
+        patch.setattr(module, "_compute", partial(compute_or_stop, folder))
         with pytest.raises(KeyboardInterrupt):
             STUDY.run(n_jobs=jobs, folder=folder)
     assert 1 <= len(stored(folder)) < N_FILES
@@ -167,7 +167,7 @@ def test_interrupted_and_resumed(assert_same, serial, tmp_path, monkeypatch, job
 
 
 def test_the_number_of_workers(assert_same, serial, tmp_path, monkeypatch):
-    """As many as asked for, and never more than there are trials to compute."""
+    """There are as many workers as requested, but not more than trials to compute."""
     asked, parallel = [], joblib.Parallel
 
     def note(n_jobs, return_as, **_):
@@ -190,7 +190,7 @@ def test_the_number_of_workers(assert_same, serial, tmp_path, monkeypatch):
     assert_same(by_variable)
 
 
-def test_where_trials_are_kept(tmp_path, monkeypatch):
+def test_where_trials_are_stored(tmp_path, monkeypatch):
     (tmp_path / "experiments.yml").touch()
     monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
     one = STUDY.model_copy(update={"n_trials": 1, "settings": (SECOND,)})
@@ -228,8 +228,7 @@ def test_final_regret(results):
     assert table["regret"].nunique() > 10
 
 
-def test_where_the_policies_end(results):
-    """Against policies that are played here, by hand."""
+def test_final_states_are_those_of_policies_that_are_played_here(results):
     expected = []
     for setting in STUDY.settings:
         for trial in range(3):
@@ -255,7 +254,7 @@ def test_a_study_without_curvatures(tmp_path):
 
 
 def test_timings():
-    """On made-up times, against the definition: the rounds until the sketch is full do not count."""
+    """Invented times are summarised by the definition: rounds before the sketch is full do not count."""
     rng = np.random.default_rng(3)
     study = STUDY.model_copy(update={"n_trials": 2})
     rows = [
@@ -283,17 +282,16 @@ def test_timings():
         np.testing.assert_allclose(quartiles, np.quantile(select + update, [0.25, 0.5, 0.75]), rtol=1e-6)
 
 
-def test_a_trial_that_is_shorter_than_the_sketch_has_times(tmp_path):
+def test_times_of_a_trial_with_few_rounds_after_the_sketch_is_full(tmp_path):
     short = STUDY.model_copy(update={"n_rounds": 3, "n_trials": 1})
     table = short.run(folder=tmp_path / "trials").timings
     assert (table.select_dtypes("number").drop(columns="trial") > 0).all(axis=None)
     assert (table["first_round"] == 1).all()
-    twenty_full = STUDY.model_copy(update={"n_rounds": 24, "n_trials": 1}).run(folder=tmp_path / "trials")
-    first_round = twenty_full.timings.groupby("setting", observed=True)["first_round"].unique()
-    assert first_round.map(list).to_dict() == {"first": [5], "a second": [3]}
-    one_less = STUDY.model_copy(update={"n_rounds": 23, "n_trials": 1}).run(folder=tmp_path / "trials")
-    first_round = one_less.timings.groupby("setting", observed=True)["first_round"].unique()
-    assert first_round.map(list).to_dict() == {"first": [1], "a second": [3]}
+    for n_rounds, first in ((24, 5), (23, 1)):  # 20 rounds with a full sketch, and one less
+        study = STUDY.model_copy(update={"n_rounds": n_rounds, "n_trials": 1})
+        timings = study.run(folder=tmp_path / "trials").timings
+        first_round = timings.groupby("setting", observed=True)["first_round"].unique()
+        assert first_round.map(list).to_dict() == {"first": [first], "a second": [3]}
 
 
 # Common random numbers
@@ -316,7 +314,7 @@ def test_random_play_is_the_same_in_all_settings(results):
 
 
 def test_the_same_action_has_the_same_outcome(results):
-    """The outcome is decided by the action and a number that all share."""
+    """The outcome follows from the action and a uniform number that all policies share."""
     keys = ["trial", "round", "action"]
     groups = results.frame.groupby(keys)
     assert (groups["outcome"].nunique() == 1).all()
@@ -359,7 +357,7 @@ def test_the_record(results):
 
 
 def test_each_data_set_is_recorded_once(tmp_path):
-    """On the digits of this machine, the smoke test of the whole chain."""
+    """The study plays on digits, from loading them to its record."""
     settings = [
         FIRST.model_copy(update={"name": f"{target}", "problem": Digits(target=target), "policies": policies})
         for target, policies in ((1, ("eofd", "random")), (2, ("random",)))
@@ -375,7 +373,7 @@ def test_each_data_set_is_recorded_once(tmp_path):
     assert ((played["regret"] == 0) == (played["reward"] == 1)).all()
 
 
-# Handing over
+# Publishing
 
 
 def test_publish_without_a_batch_does_nothing(results, tmp_path, monkeypatch):
@@ -429,7 +427,7 @@ def test_equal_names_in_two_studies_are_refused(results, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_finding_that_is_not_plain_is_refused(results, tmp_path):
+def test_a_finding_that_is_no_plain_value_is_refused(results, tmp_path):
     with pytest.raises(TypeError):
         save(tmp_path, results, table=results.frame)
     assert list(tmp_path.iterdir()) == []
@@ -438,7 +436,7 @@ def test_a_finding_that_is_not_plain_is_refused(results, tmp_path):
 # Blocks of rounds, and the tables of a finished run
 
 
-def test_a_block_has_the_sums(results):
+def test_a_block_has_the_sums_of_its_rounds(results):
     study = STUDY.model_copy(update={"block": 7})  # 30 rounds: the last block is shorter
     blocks = Results.of(study, results.frame, results.final).rounds
     assert list(blocks.columns) == ["setting", "trial", "round", "policy", "reward", "regret"]
@@ -484,7 +482,7 @@ def assert_same_tables(left, right):
 
 @pytest.mark.parametrize("blocks", [(1, 1), (4, 4), (1, 4), (4, 1)])
 def test_the_tables_of_a_finished_run(results, tmp_path, monkeypatch, blocks):
-    """Two studies in one run, one without columns of the other; handed over again, the bytes are the same."""
+    """A run has two studies, of which one lacks columns; published again, its files have the same bytes."""
     first = Results.of(STUDY.model_copy(update={"block": blocks[0]}), results.frame, results.final)
     other = renamed(results, ", again")
     other = Results.of(other.study.model_copy(update={"block": blocks[1]}), other.frame, other.final)
@@ -520,7 +518,7 @@ def test_a_finished_run_of_other_parameters(results, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("missing", ["record.json", "study.json", "results.parquet", "final.parquet"])
 def test_another_folder_is_no_finished_run(serial, tmp_path, monkeypatch, missing):
-    """Such as that of the notebooks, or of a run that is being made: there the trials are asked for."""
+    """In the folder of the notebooks, or of a run that is being made, trials are obtained."""
     folder = finished(tmp_path / "run", serial[0])
     (folder / missing).unlink()
     monkeypatch.chdir(folder)
@@ -528,8 +526,8 @@ def test_another_folder_is_no_finished_run(serial, tmp_path, monkeypatch, missin
     assert STUDY.run().frame is not None
 
 
-def test_who_names_a_folder_wants_trials_and_who_names_workers_does_not(serial, tmp_path, monkeypatch):
-    """A study of times says `n_jobs=1`, and must not be measured again in the folder of its run."""
+def test_in_a_finished_run_trials_are_obtained_only_if_their_folder_is_given(serial, tmp_path, monkeypatch):
+    """A study of times asks for one worker, and must not be measured again in the folder of its run."""
     monkeypatch.chdir(finished(tmp_path / "run", serial[0]))
     assert STUDY.run(folder=serial[1]).frame is not None
     monkeypatch.setattr(study_module.paths, "trials_folder", lambda: pytest.fail("asked for trials"))
@@ -552,7 +550,7 @@ def test_who_names_a_folder_wants_trials_and_who_names_workers_does_not(serial, 
         ({"rounds": 3}, "rounds"),
     ],
 )
-def test_a_study_is_checked(changes, message):
+def test_a_study_is_validated(changes, message):
     given = {name: getattr(STUDY, name) for name in Study.model_fields}
     with pytest.raises(ValidationError, match=message):
         Study(**given | changes)

@@ -1,4 +1,4 @@
-"""Trials: what decides their address, that storing loses nothing, and that no bad file is believed."""
+"""Trials: what decides their address, that storing changes nothing, and that no damaged file is used."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def make_spec(setting=(), problem=(), **changes):
 
 @pytest.fixture(scope="module")
 def computed():
-    """A trial with all policies, among them those as printed; a narrow budget would play as OFUL does."""
+    """A trial with all policies of the registry, and its table; a narrow budget would play as OFUL does."""
     spec = make_spec({"policies": POLICIES, "parameters": {"budgeted-eofd": {"budget": 100.0}}})
     return spec, spec.compute()
 
@@ -59,8 +59,8 @@ def stored(computed, tmp_path):
 
 
 def assert_same(left, right):
-    """Equal in every bit: dtypes, order, categories and values; and in how the policies ended."""
-    attributes = [{**frame.attrs, "seconds": None} for frame in (left, right)]  # a time may differ
+    """Two tables are equal in every bit, with types, order and categories, and have the same attributes."""
+    attributes = [{**frame.attrs, "seconds": None} for frame in (left, right)]  # except the measured time
     assert attributes[0] == attributes[1]
     pd.testing.assert_frame_equal(left, right, check_exact=True, check_categorical=True)
     for name in left.columns:
@@ -113,7 +113,7 @@ def tiny_digits(shade):
 
 @pytest.fixture
 def digits(monkeypatch):
-    """Ten digits in place of MNIST, of a shade that can be changed."""
+    """Replace MNIST by ten digits of one shade, which the returned function changes."""
 
     def use(shade):
         monkeypatch.setattr(images, "MNIST", Source("MNIST", lambda: tiny_digits(shade), "absent"))
@@ -128,7 +128,7 @@ def test_everything_that_decides_the_numbers_is_in_the_address(digits):
 
 
 def test_no_field_of_a_specification_was_forgotten():
-    """A field that is added and is not tried above fails here."""
+    """Each field of the models is changed by one of the cases in `DECISIVE`."""
     tried = {name for changes in DECISIVE for name in changes if name not in ("setting", "problem")}
     assert set(TrialSpec.model_fields) == tried | {"setting"}
     in_setting = {name for changes in DECISIVE for name in changes.get("setting", {})}
@@ -140,7 +140,7 @@ def test_no_field_of_a_specification_was_forgotten():
 def test_what_decides_nothing_is_not_in_the_address(monkeypatch):
     key = make_spec().key
     radius = {"scale": 0.01, "action_bound": 1.0, "confidence": 0.1, "kind": "theorem"}
-    assert make_spec({"radius": radius}).key == key  # another order, a default written out
+    assert make_spec({"radius": radius}).key == key  # in another order, and with a default written out
     assert make_spec({"policies": list(COMPARISON)}).key == key
     for parameters in ({}, {"eofd": {}}, {"eofd": {"buffer": 1}, "random": {}}):
         assert make_spec({"parameters": parameters}).key == key
@@ -173,8 +173,8 @@ def test_the_sources_are_in_the_address(monkeypatch):
     assert make_spec().key != before
 
 
-def test_which_sources_are_meant(monkeypatch):
-    """The library is always in the digest; `tests/runs/test_runs.py` checks that."""
+def test_which_modules_are_in_the_address(monkeypatch):
+    """That the library is always part of a digest is tested in `tests/runs/test_runs.py`."""
     asked = []
     monkeypatch.setattr(trials, "code_digest", lambda *arguments: asked.append(arguments) or "d")
     assert trials.library_digest.__wrapped__() == "d"
@@ -191,7 +191,7 @@ def test_a_trial_is_computed_with_one_thread():
     def look(rounds):
         inside.append([pool["num_threads"] for pool in threadpool_info()])
 
-    make_spec(n_rounds=1).compute()  # a library that is loaded on the way brings a pool of its own
+    make_spec(n_rounds=1).compute()  # it loads libraries with thread pools of their own
     with threadpool_limits(limits=2):
         outside = [pool["num_threads"] for pool in threadpool_info()]
         make_spec(n_rounds=2).compute(look)
@@ -215,8 +215,8 @@ def test_what_a_trial_holds(computed):
     assert (frame[["select_seconds", "update_seconds"]] > 0).all().all()
 
 
-def test_policies_are_the_ones_that_they_are_called(computed):
-    """The library's policies play as the printed ones do; the reference lines play otherwise."""
+def test_policies_play_what_their_names_say(computed):
+    """The implementations of an algorithm play the same actions, and all other policies different ones."""
     _, frame = computed
     played = {name: tuple(part["action"]) for name, part in frame.groupby("policy", observed=True)}
     assert played["eofd"] == played["eofd-printed"]
@@ -226,7 +226,7 @@ def test_policies_are_the_ones_that_they_are_called(computed):
 
 
 def test_policies_are_built_from_the_setting():
-    """Those that have no state here are compared with these in what they play, above."""
+    """The implementations that are not checked here play the same actions as these, by the test above."""
     environment = Synthetic(**SETTING["problem"]).environment()
     built = Setting(**SETTING | {"policies": POLICIES}).build(environment, lambda _: np.random.default_rng(0))
     assert tuple(built) == POLICIES
@@ -239,7 +239,7 @@ def test_policies_are_built_from_the_setting():
         assert json.loads(state["radius"]) == expected
 
 
-def test_a_policy_does_not_depend_on_its_company(computed):
+def test_a_policy_plays_the_same_alone_and_beside_others(computed):
     _, frame = computed
     for name in ("random", "oful"):
         alone = make_spec({"policies": (name,)}).compute()
@@ -248,7 +248,7 @@ def test_a_policy_does_not_depend_on_its_company(computed):
         pd.testing.assert_frame_equal(alone[columns], beside[columns], check_exact=True)
 
 
-def test_large_action_sets_are_counted_right():
+def test_large_action_sets_fit_the_types_of_the_table():
     problem = {"dimension": 1, "rewards": (1.0,), "n_actions": (70_000, 70_000)}
     frame = make_spec({"policies": ("random",)}, problem, n_rounds=5).compute()
     assert (frame["n_actions"] == 70_000).all()
@@ -270,55 +270,9 @@ def test_a_round_trip_is_exact(stored):
     }  # fmt: skip
 
 
-def test_nothing_stored_is_no_warning(tmp_path, caplog):
+def test_a_trial_that_is_not_stored_causes_no_warning(tmp_path, caplog):
     assert load(make_spec(), tmp_path / "missing") is None
     assert not caplog.records
-
-
-def truncate(path):
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def halve(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def empty(path):
-    path.write_bytes(b"")
-
-
-def text(path):
-    path.write_text("not a table")
-
-
-def foreign(path):
-    pd.DataFrame({"round": [1], "policy": ["eofd"]}).to_parquet(path)
-
-
-def no_object(path):
-    rewrite(path, identity="[]")
-
-
-def no_json(path):
-    rewrite(path, identity="{")
-
-
-def other_trial(path):
-    other = make_spec({"policies": POLICIES}, trial=1)
-    store(other, other.compute(), path.parent).replace(path)
-
-
-def no_final(path):
-    rewrite(path, final="{")
-
-
-def other_sources(path):
-    identity = json.loads(pq.read_schema(path).metadata[b"identity"])
-    rewrite(path, identity=json.dumps(identity | {"sources": "0" * 64}))
-
-
-def fewer_rows(path):
-    rewrite(path, rows=-1)
 
 
 def rewrite(path, rows=None, **metadata):
@@ -327,24 +281,51 @@ def rewrite(path, rows=None, **metadata):
     pq.write_table(table.replace_schema_metadata(table.schema.metadata | changed), path)
 
 
-DAMAGES = [
-    truncate, halve, empty, text, foreign, no_object, no_json, no_final, other_trial, other_sources,
-    fewer_rows,
-]  # fmt: skip
+def store_other_trial(path):
+    other = make_spec({"policies": POLICIES}, trial=1)
+    store(other, other.compute(), path.parent).replace(path)
+
+
+def store_other_sources(path):
+    identity = json.loads(pq.read_schema(path).metadata[b"identity"])
+    rewrite(path, identity=json.dumps(identity | {"sources": "0" * 64}))
+
+
+def store_other_content(path, change):
+    """Write a valid file with the right identity, whose content is not what was stored."""
+    table = pq.read_table(path)
+    changed = pa.Table.from_pandas(change(table.to_pandas()), preserve_index=False)
+    pq.write_table(changed.replace_schema_metadata(table.schema.metadata), path)
+
+
+#: What may have happened to the file of a trial.
+DAMAGES = {
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-100]),
+    "of another trial": store_other_trial,
+    "halved": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "empty": lambda path: path.write_bytes(b""),
+    "text": lambda path: path.write_text("not a table"),
+    "another table": lambda path: pd.DataFrame({"round": [1], "policy": ["eofd"]}).to_parquet(path),
+    "identity is no object": lambda path: rewrite(path, identity="[]"),
+    "identity is no JSON": lambda path: rewrite(path, identity="{"),
+    "final is no JSON": lambda path: rewrite(path, final="{"),
+    "final is changed": lambda path: rewrite(path, final="{}"),
+    "of other sources": store_other_sources,
+    "fewer rows": lambda path: rewrite(path, rows=-1),
+    "a number is changed": lambda path: store_other_content(path, lambda frame: frame.assign(regret=0.25)),
+    "a column is renamed": lambda path: store_other_content(
+        path, lambda frame: frame.rename(columns={"reward": "rewards"})
+    ),
+}
 
 
 @pytest.mark.parametrize(
     "damage",
-    [
-        truncate,
-        other_trial,
-        *(pytest.param(d, marks=pytest.mark.slow) for d in DAMAGES[1:] if d is not other_trial),
-    ],
-    ids=lambda damage: damage.__name__,
+    [*list(DAMAGES)[:2], *(pytest.param(name, marks=pytest.mark.slow) for name in list(DAMAGES)[2:])],
 )
-def test_a_bad_file_is_computed_again(stored, damage, caplog):
+def test_a_trial_with_a_damaged_file_is_computed_again(stored, damage, caplog):
     spec, frame, path = stored
-    damage(path)
+    DAMAGES[damage](path)
     with caplog.at_level(logging.WARNING):
         assert load(spec, path.parent) is None
     assert [r.levelname for r in caplog.records] == ["WARNING"]
@@ -357,8 +338,8 @@ def test_a_bad_file_is_computed_again(stored, damage, caplog):
     assert files(path.parent) == [path.name]
 
 
-def test_no_changed_number_is_believed(stored, caplog):
-    """A flipped bit inside the data of any column; without checksums most of them go unnoticed."""
+def test_a_file_with_a_flipped_bit_is_not_used(stored, caplog):
+    """A bit in the data of each column is flipped; without checksums, most of these would not be found."""
     spec, frame, path = stored
     whole = path.read_bytes()
     group = pq.read_metadata(path).row_group(0)
@@ -370,14 +351,14 @@ def test_no_changed_number_is_believed(stored, caplog):
             damaged[start + int(share * column.total_compressed_size)] ^= 0x10
             path.write_bytes(damaged)
             loaded = load(spec, path.parent)
-            if loaded is not None:  # the bit was in a page's header and does not matter
+            if loaded is not None:  # the bit was one of a page's header without meaning
                 assert_same(frame, loaded)
     assert len(caplog.records) >= 2 * group.num_columns
 
 
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()], ids=["full", "interrupt"])
 @pytest.mark.parametrize("there", [False, True], ids=["new", "over"])
-def test_a_write_that_is_stopped_leaves_nothing(computed, tmp_path, monkeypatch, error, there):
+def test_an_interrupted_write_leaves_no_file(computed, tmp_path, monkeypatch, error, there):
     spec, frame = computed
     path = store(spec, frame, tmp_path) if there else tmp_path / "none"
     before = path.read_bytes() if there else None
@@ -391,7 +372,7 @@ def test_a_write_that_is_stopped_leaves_nothing(computed, tmp_path, monkeypatch,
     monkeypatch.setattr(pq, "write_table", stop_halfway)
     with pytest.raises(type(error)):
         store(spec, frame, tmp_path)
-    assert written[0].parent == tmp_path  # so that a rename is enough
+    assert written[0].parent == tmp_path  # so that it can be renamed
     assert written[0].suffix != ".parquet"
     assert files(tmp_path) == ([path.name] if there else [])
     if there:
@@ -436,7 +417,7 @@ def test_two_processes_store_the_same_trial(computed, tmp_path, caplog):
 
 
 @pytest.mark.parametrize("policies", [("eofd", "ucb"), ("eofd", "eofd"), ()])
-def test_policies_are_checked(policies):
+def test_names_of_policies_are_validated(policies):
     with pytest.raises(ValidationError, match="policies must be distinct names out of") as caught:
         make_spec({"policies": policies})
     assert all(name in str(caught.value) for name in POLICIES)
@@ -475,13 +456,13 @@ def test_policies_are_checked(policies):
         ({"setting": {"lambda": 1.0}}, "lambda"),
     ],
 )
-def test_numbers_are_checked(changes, message):
+def test_values_of_a_specification_are_validated(changes, message):
     with pytest.raises(ValidationError, match=message):
         make_spec(**changes)
 
 
-def test_a_changed_copy_is_checked_where_it_is_used():
-    """`model_copy(update=...)`, which the notebooks use, checks nothing itself."""
+def test_a_changed_copy_is_validated_where_it_is_used():
+    """`model_copy(update=...)`, which the notebooks use, validates nothing itself."""
     setting = Setting(**SETTING)
     for update, message in [
         ({"policies": ("ucb",)}, "policies must be distinct"),
@@ -495,35 +476,9 @@ def test_a_changed_copy_is_checked_where_it_is_used():
     assert TrialSpec(setting=fine, **SPEC).setting.radius["scale"] == 1.0
 
 
-def test_specifications_do_not_change():
+def test_specifications_cannot_be_changed():
     spec = make_spec()
     with pytest.raises(ValidationError, match="frozen"):
         spec.trial = 1
     with pytest.raises(ValidationError, match="frozen"):
         spec.setting.sketch_size = 1
-
-
-def _other_regret(frame, metadata):
-    return frame.assign(regret=0.25), metadata
-
-
-def _other_name(frame, metadata):
-    return frame.rename(columns={"reward": "rewards"}), metadata
-
-
-def _other_end(frame, metadata):
-    return frame, metadata | {b"final": b"{}"}
-
-
-@pytest.mark.parametrize("edit", [_other_regret, _other_name, _other_end])
-def test_an_edited_trial_that_reads_well_is_not_believed(stored, tmp_path, caplog, edit):
-    """A file rewritten by a tool, with the right address and a valid form, but other content."""
-    spec, frame, path = stored
-    table = pq.read_table(path)
-    edited, metadata = edit(table.to_pandas(), table.schema.metadata)
-    pq.write_table(pa.Table.from_pandas(edited, preserve_index=False).replace_schema_metadata(metadata), path)
-    with caplog.at_level(logging.WARNING):
-        assert load(spec, tmp_path) is None
-    assert "is not the one asked for" in caplog.text
-    store(spec, frame, tmp_path)
-    assert_same(load(spec, tmp_path), frame)

@@ -162,7 +162,7 @@ def test_every_point_of_every_experiment_has_one_committed_run():
 
 @pytest.mark.parametrize("run", committed(), ids=lambda run: run.name.removeprefix("papermill_runs/"))
 def test_committed_run_is_complete_and_clean(run):
-    assert runs.problems(run.path) == []
+    assert runs.faults(run.path) == []
     assert run.record["git_clean"] is True
     (notebook,) = run.path.glob("*.ipynb")
     import nbformat
@@ -304,7 +304,7 @@ def test_smoke_batch_end_to_end(tmp_path, monkeypatch, capsys):
         cli.main(["run", "mnist", "--profile", "smoke", "--jobs", "2"])
     assert stopped.value.code == 0
     (run,) = runs.find_runs("mnist", "smoke")
-    assert runs.problems(run.path) == []
+    assert runs.faults(run.path) == []
     assert set(run.results["policy"]) == {"eofd", "oful", "first-order", "greedy", "random"}
     assert run.record["study"]["studies"][0]["data"][0]["rows"] in (5000, 70000)
     names = {path.name for path in (tmp_path / "figures" / "local").iterdir()}

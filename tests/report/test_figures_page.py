@@ -84,7 +84,7 @@ def test_what_a_figure_shows_is_kept_when_it_is_drawn_again(tmp_path):
 
 @pytest.mark.parametrize("run", runs.find_runs(profile="paper"), ids=lambda run: run.path.name)
 def test_a_sidecar_with_words_is_as_the_run_left_it(run):
-    assert list(replay.figure_problems(run)) == []
+    assert list(replay.figure_faults(run)) == []
 
 
 def test_headings_are_words_and_lead_to_one_place():

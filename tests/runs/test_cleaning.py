@@ -1,27 +1,35 @@
-"""Cleaning: what nothing refers to goes, and nothing else."""
+"""Cleaning: what nothing refers to is removed, and nothing else is."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
 from compendium.experiments import journal
 from compendium.runs import cleaning
 from compendium.runs import run as runs
-from compendium.system import paths
+from compendium.system import kernels, locks, paths
 
-#: Processes: one of this machine that was killed, one that works, and one of which nothing is known.
-KILLED, WORKING = (f"{journal.owner().split('-')[0]}-{number}" for number in (4711, 4712))
+#: Names of processes: one of this machine that was killed, one that works, and one of another machine.
+KILLED, WORKING = (f"{locks.owner().split('-')[0]}-{number}" for number in (4711, 4712))
 FAR = "00000000-4713"
 
 
 @pytest.fixture(autouse=True)
 def root(tmp_path, monkeypatch):
     (tmp_path / "experiments.yml").touch()
+    (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setattr(tempfile, "tempdir", None)  # so that TMPDIR is read again
     return tmp_path
 
 
@@ -63,18 +71,18 @@ def clean():
     return set(found)
 
 
-def test_nothing_is_there():
+def test_in_an_empty_project_nothing_is_removed():
     assert clean() == set()
 
 
-def test_trials_that_nothing_needs():
+def test_trials_that_nothing_needs_are_removed():
     keys = ("of-a-run", "of-a-batch", "of-a-killed-batch", "of-another-machine", "of-nothing")
     *needed, spare = [put_trial(key) for key in keys]
     put_run("of-a-run")
     for number, (key, whose) in enumerate(zip(keys[1:4], (WORKING, KILLED, FAR), strict=True), 2):
         put_journal(key, number=number)
         put_lock(whose, number, old=False)
-    with journal.held(put_lock(WORKING, 2)):
+    with locks.held(put_lock(WORKING, 2)):
         assert cleaning.unneeded() == {spare: 1}
         assert spare.exists()  # finding is not removing
         assert clean() == {spare}
@@ -90,12 +98,12 @@ def test_trials_that_nothing_needs():
         "figures/local/.regret.json.12.tmp",
     ],
 )
-def test_files_that_were_never_finished(name):
-    """A file that is being written, here or elsewhere, was touched a moment ago."""
+def test_files_that_were_never_completed(name):
+    """They are removed if they are old, since a process may still be writing a young one."""
     put(name)
     assert clean() == set()
     path = put(name, old=True)
-    with journal.held(put_lock(WORKING)):  # a process that may have been suspended while it wrote
+    with locks.held(put_lock(WORKING)):  # it may have been suspended while it wrote the file
         assert clean() == set()
     lock = put_lock(FAR)
     assert clean() == set()
@@ -103,26 +111,26 @@ def test_files_that_were_never_finished(name):
     assert clean() == {path}
 
 
-def test_folders_of_attempts():
+def test_folders_of_ended_attempts_are_removed():
     folders = [f"papermill_runs/tiny/.partial-smoke-00000001-{whose}" for whose in (WORKING, FAR, KILLED)]
     *kept, gone = [put(f"{name}/tiny.ipynb", "four").parent for name in folders]
     put_lock(KILLED, old=False)
     put_lock(FAR)
-    with journal.held(put_lock(WORKING)):
+    with locks.held(put_lock(WORKING)):
         assert cleaning.unneeded() == {gone: 4}
         assert clean() == {gone}
     assert sorted((paths.runs_folder() / "tiny").iterdir()) == sorted(kept)
 
 
 def test_the_only_copy_of_a_run_stays():
-    """A batch was killed after it set the old run aside and before the new one was in its place."""
+    """A batch was killed after it had set the old run aside, and before the new one was in its place."""
     aside = put(f"papermill_runs/tiny/.partial-smoke-00000001-{KILLED}-old/record.json").parent
     assert clean() == set()
     put_run()
     assert clean() == {aside}
 
 
-def test_journals_and_locks():
+def test_journals_and_locks_that_nothing_needs_are_removed():
     put_run()
     put_run(name="smoke-00000002")
     complete = put_journal("a")
@@ -133,12 +141,15 @@ def test_journals_and_locks():
     damaged = put("papermill_runs/.batches/bad.json", "{", old=True)
     put("papermill_runs/.batches/young.json", "{")
     put("papermill_runs/.batches/tiny-smoke-00000005.json", "{", old=True)
-    with journal.held(put_lock(WORKING, 2)), journal.held(put_lock(WORKING, 5)):
+    with locks.held(put_lock(WORKING, 2)), locks.held(put_lock(WORKING, 5)):
         assert clean() == {complete, killed, damaged}
 
 
 def test_batches_that_can_never_be_finished(root):
-    """One that came to no study, and one whose parameters are refused; not one of another branch."""
+    """One was stopped before its study, and the parameters of another are refused now.
+
+    A batch of an experiment that is not in the manifest stays, since it may be one of another branch.
+    """
     (root / "experiments.yml").write_text(
         "limits: {n_rounds: {minimum: 1}}\n"
         "experiments: {tiny: {title: t, notebook: n, profiles: {smoke: {}}}}\n"
@@ -159,7 +170,50 @@ def test_runs_and_figures_stay():
     assert clean() == set()
 
 
-def test_what_goes_in_the_meantime_is_passed_over():
+def make_temporary_folder():
+    """A process that has made its temporary folder and waits, and the folder."""
+    code = "from compendium.system import kernels; print(kernels.temporary_folder(), flush=True); input()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = subprocess.Popen([sys.executable, "-c", code], text=True, **pipes)
+    folder = Path(process.stdout.readline().strip())
+    (folder / "fonts").write_text("x" * 1000)
+    return process, folder
+
+
+def age(folder):
+    os.utime(folder, (time.time() - 2 * cleaning.OLD,) * 2)
+
+
+def test_temporary_folders_of_killed_processes_are_removed(root, monkeypatch):
+    """Those of a process that lives, is suspended or belongs to another user stay."""
+    (killed, abandoned), (living, needed), (ended, removed) = (make_temporary_folder() for _ in range(3))
+    try:
+        assert {folder.parent for folder in (abandoned, needed, removed)} == {root / "temporary"}
+        ended.communicate("\n")
+        assert not removed.exists()  # a process that ends normally removes its folder itself
+        killed.kill()
+        killed.wait()
+        assert clean() == set()  # it is young
+        for folder in (abandoned, needed):
+            age(folder)
+        os.kill(living.pid, signal.SIGSTOP)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "getuid", lambda: 4711)
+            assert clean() == set()
+        (root / "temporary" / "mlogb-link").symlink_to(abandoned)
+        (root / "temporary" / "mlogb-new").mkdir()
+        age(root / "temporary" / "mlogb-new")  # it has no lock, so its owner is not known
+        assert kernels.abandoned_folders() == [abandoned]
+        assert clean() == {abandoned}
+        assert not abandoned.exists()
+        assert (needed / "fonts").is_file()
+    finally:
+        for process in (killed, living, ended):
+            process.kill()
+            process.communicate()
+
+
+def test_a_file_that_another_process_removes_meanwhile_is_passed_over():
     path = put_trial("a")
     found = cleaning.unneeded()
     path.unlink()

@@ -1,4 +1,4 @@
-"""The command line: exit codes, and plain lines on the right stream."""
+"""The command line: exit codes, and what is printed to which stream."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import re
 import signal
 import subprocess
 import sys
-import time
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from batch_project import MANIFEST, STUDY, cell, make_project
+from batch_project import MANIFEST, STUDY, cell, command, make_project, wait_until
 
 from compendium import cli
 from compendium.experiments import journal
+from compendium.runs import manifest, request, verification
 from compendium.runs import run as runs
-from compendium.runs import verification
 from compendium.system import paths
 from compendium.system.paths import FailureError
 
@@ -45,53 +45,44 @@ def mlogb(capfd):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["minst"], "unknown experiment 'minst'; there are: tiny\n"),
-        (["tiny", "--profile", "big"], "unknown profile 'big'; there are: smoke, paper\n"),
-        (["tiny"], "unknown profile 'standard'; there are: smoke, paper\n"),
+        ("minst", "unknown experiment 'minst'; there are: tiny\n"),
+        ("tiny --profile big", "unknown profile 'big'; there are: smoke, paper\n"),
+        ("tiny", "unknown profile 'standard'; there are: smoke, paper\n"),
         (
-            ["tiny", "--profile", "smoke", "-p", "rounds=3"],
+            "tiny --profile smoke -p rounds=3",
             "unknown parameter 'rounds'; there are: n_rounds, step_size, label, sizes, quick, extra\n",
         ),
         (
-            ["tiny", "--profile", "smoke", "-p", "n_rounds=many"],
+            "tiny --profile smoke -p n_rounds=many",
             "parameter n_rounds must be int (its default is 10), got 'many' (str)\n",
         ),
-        (["tiny", "--profile", "smoke", "-p", "n_rounds"], "-p n_rounds: expected name=value\n"),
+        ("tiny --profile smoke -p n_rounds", "-p n_rounds: expected name=value\n"),
+        ("tiny --profile smoke -p n_rounds=1 -p n_rounds=2", "-p gives a parameter twice\n"),
+        ("tiny --profile smoke --shard 3/2", "shard must be i/n with 1 <= i <= n, such as 1/8, got '3/2'\n"),
         (
-            ["tiny", "--profile", "smoke", "-p", "n_rounds=1", "-p", "n_rounds=2"],
-            "-p gives a parameter twice\n",
-        ),
-        (
-            ["tiny", "--profile", "smoke", "--shard", "3/2"],
-            "shard must be i/n with 1 <= i <= n, such as 1/8, got '3/2'\n",
-        ),
-        (
-            ["tiny", "--profile", "smoke", "--shard", "1/2", "--cluster", "tcp://localhost:1"],
+            "tiny --profile smoke --shard 1/2 --cluster tcp://localhost:1",
             "--shard and --cluster are two ways to share the work; choose one\n",
         ),
         (
-            ["tiny", "--profile", "smoke", "--cluster", "foo"],
+            "tiny --profile smoke --cluster foo",
             "--cluster must be an address such as tcp://10.0.0.5:8786, got 'foo'\n",
         ),
         (
-            ["tiny", "--profile", "smoke", "--redraw", "--again"],
+            "tiny --profile smoke --redraw --again",
             "--redraw computes nothing: it goes with none of --again, --shard, --cluster, --dry-run\n",
         ),
-        ([], "give the name of an experiment (`mlogb list` has them), or --all for all of them\n"),
+        ("", "give the name of an experiment (`mlogb list` has them), or --all for all of them\n"),
+        ("tiny --all", "give the name of an experiment (`mlogb list` has them), or --all for all of them\n"),
         (
-            ["tiny", "--all"],
-            "give the name of an experiment (`mlogb list` has them), or --all for all of them\n",
-        ),
-        (
-            ["--all", "--profile", "smoke", "-p", "n_rounds=2"],
+            "--all --profile smoke -p n_rounds=2",
             "-p changes the parameters of one experiment; with --all give none\n",
         ),
-        (["--all"], "unknown profile 'standard'; there are: smoke, paper\n"),
+        ("--all", "unknown profile 'standard'; there are: smoke, paper\n"),
     ],
 )
 def test_wrong_requests_exit_with_2(mlogb, root, arguments, message):
     make_project(root, STUDY)
-    assert mlogb("run", *arguments) == (2, "", message)
+    assert mlogb("run", *arguments.split()) == (2, "", message)
     assert not (root / "papermill_runs").exists()
 
 
@@ -99,8 +90,12 @@ def test_zero_jobs_are_refused(mlogb):
     assert mlogb("run", "tiny", "--jobs", "0")[0] == 2
 
 
-def test_run_then_reuse_then_list(mlogb, root):
+def test_run_then_reuse_then_list(mlogb, root, monkeypatch):
     make_project(root, STUDY)
+    with_data = MANIFEST.replace("    profiles:", "    data: [MNIST, InstEval]\n    profiles:")
+    (root / "experiments.yml").write_text(with_data)
+    monkeypatch.setattr(request, "_checksum", lambda name: {"MNIST": "0"}.get(name))
+    absent = "  not on the machine that computed it, and left out where it was asked for: InstEval"
     arguments = ("run", "tiny", "--profile", "smoke", "-p", "label=x", "-p", "n_rounds=2", "--jobs", "2")
     code, out, err = mlogb(*arguments)
     [path] = (root / "papermill_runs/tiny").iterdir()
@@ -109,10 +104,12 @@ def test_run_then_reuse_then_list(mlogb, root):
     lines = out.splitlines()
     assert lines[0].startswith(f"{name} took ")
     assert lines[1] == "  data: Digits, 5,000 rows, from nowhere"
-    assert {line.strip() for line in lines[2:4]} == {"figures/local/regret.pdf", "figures/local/regret.png"}
-    assert lines[4] == f"to look at it: jupyter lab {name}/tiny.ipynb"
+    assert lines[2] == absent
+    assert {line.strip() for line in lines[3:5]} == {"figures/local/regret.pdf", "figures/local/regret.png"}
+    assert lines[5] == f"to look at it: jupyter lab {name}/tiny.ipynb"
     code, out, err = mlogb(*arguments)
     assert (code, err) == (0, "")
+    assert out.splitlines().count(absent) == 1  # a stored run says so as well
     found, made = out.splitlines()[:2]
     assert found == f"{name} is there already and complete; --again computes it again"
     assert re.fullmatch(r"  computed by (commit \w{9}|code without a commit) on 20\d\d-\d\d-\d\d", made)
@@ -161,23 +158,12 @@ def test_failing_cell_exits_with_1(mlogb, root):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("request_to_end", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
-def test_terminated_process(root, request_to_end):
-    """A real process that is told to end: no traceback, nothing kept, and it does not hang."""
+def test_a_process_that_is_asked_to_end(root, request_to_end):
+    """A process that is asked to end prints no traceback, leaves no file and does not hang."""
     make_project(root, STUDY, cell("(run / 'here').touch(); import time; time.sleep(60)"))
-    command = [
-        sys.executable,
-        "-c",
-        "from compendium.cli import main; main()",
-        "run",
-        "tiny",
-        "--profile",
-        "smoke",
-    ]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
-    while not list(root.glob("papermill_runs/tiny/*/here")):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command("run", "tiny", "--profile", "smoke"), **pipes)
+    wait_until(lambda: list(root.glob("papermill_runs/tiny/*/here")))
     os.kill(process.pid, request_to_end)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130
@@ -198,7 +184,7 @@ def test_terminated_process(root, request_to_end):
         ("while True: print('x' * 9999)", [], "the notebook printed more than 10,000,000 characters"),
     ],
 )
-def test_a_cell_without_end_is_stopped(mlogb, root, source, options, message):
+def test_a_cell_that_never_ends_is_stopped(mlogb, root, source, options, message):
     make_project(root, STUDY, cell(source))
     code, _, err = mlogb("run", "tiny", "--profile", "smoke", *options)
     assert code == 1
@@ -212,7 +198,7 @@ def set_grid(root, grid):
 
 
 @pytest.mark.slow
-def test_a_grid_goes_on_where_a_kernel_dies(mlogb, root):
+def test_the_other_points_of_a_grid_are_run_if_a_kernel_dies(mlogb, root):
     make_project(root, STUDY, cell("if label == 'bad': os._exit(1)"))
     set_grid(root, "{label: [bad, good]}")
     code, out, err = mlogb("run", "tiny", "--profile", "smoke")
@@ -223,7 +209,7 @@ def test_a_grid_goes_on_where_a_kernel_dies(mlogb, root):
     assert (done.record["parameters"]["label"], done.record["overrides"]) == ("good", {})
     assert out.splitlines()[0].startswith(f"{done.name} took ")
     code, out, _ = mlogb("status")
-    assert (code, out.startswith("no batch is under way")) == (0, True)  # it had no trial to go on from
+    assert (code, out.startswith("no batch is under way")) == (0, True)  # there is no trial to continue with
     assert "a run for each of: label=['bad', 'good']" in mlogb("list")[1]
 
 
@@ -251,15 +237,15 @@ def test_a_point_that_finds_the_disk_full_does_not_stop_the_others(mlogb, root, 
     set_grid(root, "{label: [a, b, c]}")
     asked = []
 
-    def execute(*arguments):
-        asked.append(arguments[-1])
+    def execute(*_, point, **__):
+        asked.append(point)
         raise OSError(28, "No space left on device", "results.parquet")
 
     monkeypatch.setattr(runs, "execute", execute)
     line = "No space left on device: results.parquet\n"
     expected = "".join(f"label='{name}': {line}" for name in "abc")
     assert mlogb("run", "tiny", "--profile", "smoke") == (1, "", expected)
-    assert len(asked) == 3
+    assert asked == [{"label": name} for name in "abc"]
 
 
 @pytest.mark.slow
@@ -300,7 +286,8 @@ def test_status_has_a_line_for_each_run(mlogb, root, monkeypatch):
     assert mlogb("status")[1].startswith("no batch is under way or was left unfinished")
 
 
-def test_clean(mlogb, root):
+def test_clean(mlogb, root, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(root))
     make_project(root)
     trial = root / "papermill_runs" / ".trials" / "abc.parquet"
     trial.parent.mkdir(parents=True)
@@ -427,29 +414,26 @@ def test_help_does_not_import_the_heavy_libraries():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_a_disk_that_cannot_be_written_is_said_in_one_line(mlogb, monkeypatch):
-    from compendium.runs import manifest
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (OSError(28, "No space left on device", "a.parquet"), 1, "No space left on device: a.parquet\n"),
+        (KeyboardInterrupt(), 130, ""),  # Typer ends the process
+    ],
+)
+def test_a_full_disk_is_reported_and_an_interrupt_has_its_exit_code(
+    mlogb, monkeypatch, error, code, line
+):
+    def fail(*_: object) -> None:
+        raise error
 
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device", "results.parquet")
-
-    monkeypatch.setattr(manifest, "load_manifest", full)
-    assert mlogb("list") == (1, "", "No space left on device: results.parquet\n")
-
-
-def test_an_interrupt_is_said_in_one_line(mlogb, monkeypatch):
-    from compendium.runs import manifest
-
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(manifest, "load_manifest", interrupted)
-    assert mlogb("list")[0] == 130
+    monkeypatch.setattr(manifest, "load_manifest", fail)
+    assert mlogb("list") == (code, "", line)
 
 
 @pytest.mark.parametrize("arguments", [["minst"], ["synthetic", "--profile", "paper"]])
-def test_a_slip_in_a_name_and_a_stored_run_import_nothing_that_computes(arguments):
-    """They cost the time of reading the manifest and the records: well under a second."""
+def test_a_misspelt_name_and_a_stored_run_need_no_slow_import(arguments):
+    """They take as long as reading the manifest and the records does, which is less than a second."""
     script = (
         f"import sys\nfrom compendium import cli\n"
         f"try: cli.main({['run', *arguments]!r})\nexcept SystemExit as left: print(left.code)\n"
@@ -465,16 +449,16 @@ def test_a_slip_in_a_name_and_a_stored_run_import_nothing_that_computes(argument
 
 
 def test_a_value_out_of_its_limits_starts_nothing(mlogb, root):
-    """On the command line and in the manifest, under the name that the user wrote."""
+    """The message says where on the command line or in the manifest the value was written."""
     make_project(root, STUDY)
-    manifest = root / "experiments.yml"
-    manifest.write_text("limits: {n_rounds: {minimum: 1}, sizes: {items: {minimum: 1}}}\n" + MANIFEST)
+    file = root / "experiments.yml"
+    file.write_text("limits: {n_rounds: {minimum: 1}, sizes: {items: {minimum: 1}}}\n" + MANIFEST)
     for value, message in (
         ("n_rounds=0", "-p n_rounds=0: must be at least 1, got 0\n"),
         ("sizes=[3, -5]", "-p sizes=[3, -5]: item [1] must be at least 1, got -5\n"),
     ):
         assert mlogb("run", "tiny", "--profile", "smoke", "-p", value) == (2, "", message)
-    manifest.write_text(manifest.read_text().replace("smoke: {n_rounds: 3}", "smoke: {n_rounds: 0}"))
+    file.write_text(file.read_text().replace("smoke: {n_rounds: 3}", "smoke: {n_rounds: 0}"))
     place = "experiments.yml, experiments.tiny.profiles.smoke: n_rounds=0"
     message = f"{place}: must be at least 1, got 0\n"
     assert mlogb("run", "tiny", "--profile", "smoke") == (2, "", message)

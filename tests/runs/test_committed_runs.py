@@ -1,4 +1,4 @@
-"""The committed runs, on a machine that did not make them."""
+"""The committed runs, on a machine that may be another one than that which made them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compendium.runs import run as runs
 from compendium.runs.manifest import load_manifest
 from compendium.runs.request import Request
 from compendium.runs.verification import Report, verify
-from compendium.system import moved, provenance
+from compendium.system import provenance
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +28,7 @@ def own_project(monkeypatch):
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_a_committed_run_that_is_asked_for_again_is_found(path, monkeypatch):
-    """Nothing is computed, whatever code or text has changed since; its name says what was asked for."""
+    """Nothing is computed, even if code or text has changed, and the run has the name of its request."""
     monkeypatch.setattr(runs, "_attempt", lambda *_: pytest.fail("it is computed again"))
     monkeypatch.setattr(provenance, "publish_figures", lambda *_: [])
     record = runs.load_run(path).record
@@ -37,8 +37,20 @@ def test_a_committed_run_that_is_asked_for_again_is_found(path, monkeypatch):
     assert Request.of(path, record).name == path.name
 
 
+def imports_of(code):
+    """Module and name of everything that code imports from this project."""
+    pattern = r"^from ((?:compendium|mlogb_core)[\w.]*) import ([^(\n]+|\([^)]+\))"
+    for module, names in re.findall(pattern, code, re.MULTILINE):
+        for name in re.findall(r"(\w+)(?: as \w+)?", names):
+            yield module, name
+
+
+def can_be_imported(module, name):
+    return hasattr(import_module(module), name) or import_module(f"{module}.{name}")
+
+
 def test_notebooks_of_experiments_import_names_that_stay():
-    """Runs hold the text of their notebooks, and are executed again when modules have moved."""
+    """Runs store the code of their notebooks, which is executed again after modules have been moved."""
     stable = {
         "compendium.experiments",
         "compendium.report",
@@ -48,40 +60,30 @@ def test_notebooks_of_experiments_import_names_that_stay():
     }
     for experiment in load_manifest().experiments.values():
         text = experiment.source.read_text()
-        for module, names in re.findall(
-            r"^from ((?:compendium|mlogb_core)[\w.]*) import ([^(\n]+|\([^)]+\))", text, re.M
-        ):
-            assert module in stable, experiment.name
-            for name in re.findall(r"(\w+)(?: as \w+)?", names):
-                assert hasattr(import_module(module), name) or import_module(f"{module}.{name}"), (
-                    experiment.name
-                )
+        imported = list(imports_of(text))
+        assert imported
+        assert {module for module, _ in imported} <= stable, experiment.name
+        assert all(can_be_imported(module, name) for module, name in imported), experiment.name
         assert not re.search(r"^import (compendium|mlogb_core)", text, re.M), experiment.name
 
 
-def test_recorded_notebooks_import_modules_that_are_here():
-    """By the names of today, or by earlier ones that kernels know."""
+def test_notebooks_of_committed_runs_import_names_that_exist():
     for path in ROOT.glob("papermill_runs/*/*/*.ipynb"):
         cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
-        code = "\n".join("".join(cell["source"]) for cell in cells)
-        for module, names in re.findall(
-            r"^from ((?:compendium|mlogb_core)[\w.]*) import ([\w, ]+)$", code, re.M
-        ):
-            for name in re.findall(r"(\w+)(?: as \w+)?", names):
-                source = import_module(moved.MOVED.get(module, module))
-                submodule = f"{module}.{name}"
-                assert hasattr(source, name) or import_module(moved.MOVED.get(submodule, submodule)), path
+        imported = list(imports_of("\n".join("".join(cell["source"]) for cell in cells)))
+        assert imported
+        assert all(can_be_imported(module, name) for module, name in imported), path
 
 
 @pytest.mark.slow
 def test_nothing_contradicts_a_committed_run():
-    """What this machine cannot check is named; that may be nothing but data that are not here."""
+    """Only trials whose data are not on this machine, and PDF files of another build, may stay unchecked."""
     found, gaps = {}, []
     for path in COMMITTED:
         report = Report()
         run = runs.load_run(path)
         found[run.name] = verify(run, report=report)
         gaps += report.gaps
-    assert {name: problems for name, problems in found.items() if problems} == {}
+    assert {name: faults for name, faults in found.items() if faults} == {}
     unknown = [gap for gap in gaps if not ("trials of" in gap and "is not on this machine" in gap)]
     assert all("was compared by its pixels" in gap for gap in unknown), gaps

@@ -1,8 +1,7 @@
-"""The notebooks in JupyterLab: opening and saving a pair leaves both of its files as they were.
+"""The notebooks in JupyterLab: opening and saving one leaves text and notebook as they were.
 
-Nor does opening one change it in the browser, where it would be marked as unsaved.
-
-JupyterLab reads and writes through jupytext's contents manager; here it is asked for the same.
+Nor does JupyterLab change a notebook that it opens, which it would then show as unsaved. JupyterLab reads and
+writes through jupytext's contents manager, which these tests call in the same way.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ pytest.importorskip("jupyterlab", reason="JupyterLab is missing: pip install .[l
 
 from compendium.runs import lab, notebooks
 
-SLOW_FIXTURES = ("told_by_the_kernel",)
+SLOW_FIXTURES = ("language_of_the_kernel",)
 ROOT = Path(__file__).resolve().parents[2]
-#: What a kernel tells of its language, which JupyterLab writes into every notebook that it opens.
+#: A kernel's description of its language, which JupyterLab writes into every notebook that it opens.
 LANGUAGE = {
     "codemirror_mode": {"name": "ipython", "version": 3},
     "file_extension": ".py",
@@ -52,7 +51,7 @@ def tree(tmp_path, monkeypatch):
     ignored = shutil.ignore_patterns(".ipynb_checkpoints")
     shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks", ignore=ignored)
     monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))  # where Jupyter keeps whom it trusts
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))  # which has the trusted notebooks
     return tmp_path
 
 
@@ -78,7 +77,7 @@ def manager(tree, request):
 
 
 async def opened_and_saved(manager, name: str, change=lambda content: None):
-    """What happens to a notebook that is opened with a kernel, changed and saved."""
+    """Open a notebook, add what JupyterLab adds when the kernel has answered, change it and save it."""
     model = await manager.get(name, type="notebook", content=True)
     content = model["content"]
     content["metadata"]["language_info"] = LANGUAGE
@@ -100,7 +99,7 @@ def contents(tree: Path) -> dict[str, bytes]:
 @pytest.mark.slow
 @pytest.mark.parametrize("newer", [".md", ".ipynb"])
 def test_saving_without_an_edit_changes_no_byte(tree, manager, newer, caplog):
-    """Whichever file the clone wrote last, and whichever of the two is opened."""
+    """It does not matter which file the clone wrote last, nor which of the two is opened."""
     before = contents(tree)
     for path in (tree / "notebooks").rglob("*.*"):
         when = 2_000_000_000 - (0 if path.suffix == newer else 1000)
@@ -116,13 +115,13 @@ def test_saving_without_an_edit_changes_no_byte(tree, manager, newer, caplog):
     assert [name for name in before if after.get(name) != before[name]] == []
     assert set(after) == set(before)
     told = [record.message for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
-    assert [text for text in told if "is not trusted" not in text] == []  # trust is for each user to give
+    assert [text for text in told if "is not trusted" not in text] == []  # each user decides on that
     assert notebooks.check() == []
 
 
 @pytest.fixture(scope="module")
-def told_by_the_kernel():
-    """What the kernel of the notebooks says of its language: JupyterLab notes it when that is news."""
+def language_of_the_kernel():
+    """The description of its language that the kernel of the notebooks gives."""
     kernel, client = start_new_kernel(kernel_name=notebooks.KERNEL["name"])
     try:
         return client.kernel_info(reply=True, timeout=60)["content"]["language_info"]
@@ -136,7 +135,7 @@ def told_by_the_kernel():
     [("jupytext", ".ipynb"), ("jupytext", ".md"), ("plain", ".ipynb")],
     indirect=["manager"],
 )
-def test_what_is_opened_holds_what_the_kernel_is_about_to_say(tree, manager, suffix, told_by_the_kernel):
+def test_an_opened_notebook_has_the_language_of_the_kernel(tree, manager, suffix, language_of_the_kernel):
     names = sorted(name for name in contents(tree) if name.endswith(suffix))
 
     async def opened():
@@ -145,11 +144,11 @@ def test_what_is_opened_holds_what_the_kernel_is_about_to_say(tree, manager, suf
     metadata = [model["content"]["metadata"] for model in asyncio.run(opened())]
     assert len(metadata) >= 25
     assert [dict(each["kernelspec"]) for each in metadata] == [notebooks.KERNEL] * len(names)
-    assert [each["language_info"] for each in metadata] == [told_by_the_kernel] * len(names)
+    assert [each["language_info"] for each in metadata] == [language_of_the_kernel] * len(names)
 
 
 @pytest.mark.parametrize("suffix", [".ipynb", ".md"])
-def test_what_the_book_folds_is_opened_collapsed(tree, manager, suffix):
+def test_cells_that_the_book_folds_are_opened_collapsed(tree, manager, suffix):
     model = asyncio.run(manager.get(f"notebooks/four_lemmas{suffix}", type="notebook", content=True))
     cells = model["content"]["cells"]
     folded = [cell for cell in cells if "hide-input" in cell["metadata"].get("tags", [])]
@@ -157,7 +156,7 @@ def test_what_the_book_folds_is_opened_collapsed(tree, manager, suffix):
     assert [cell for cell in cells if cell["metadata"].get("jupyter", {}).get("source_hidden")] == folded
 
 
-def test_an_edit_reaches_both_files_and_keeps_tags_and_words(tree, manager):
+def test_an_edit_reaches_both_files_and_keeps_the_metadata(tree, manager):
     name = "notebooks/experiments/mnist.ipynb"
 
     def change(content):
@@ -175,7 +174,7 @@ def test_an_edit_reaches_both_files_and_keeps_tags_and_words(tree, manager):
     assert notebooks.check() == []
 
 
-def test_other_notebooks_are_left_alone(tree, manager):
+def test_other_notebooks_are_not_changed(tree, manager):
     alone = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1", id="mine")])
     for place in ("elsewhere.ipynb", "notebooks/without_text.ipynb"):
         nbformat.write(alone, tree / place)
@@ -190,7 +189,7 @@ def test_other_notebooks_are_left_alone(tree, manager):
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
 def test_make_lab_prints_an_address_that_opens_the_guide_and_warns_of_nothing(tmp_path):
-    """As anybody may run it, root in a container too, with arguments of one's own."""
+    """It works for every user, also for root in a container, and takes further arguments."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

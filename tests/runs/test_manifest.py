@@ -1,4 +1,4 @@
-"""The batch manifest: what it accepts, and what it says about the rest."""
+"""The manifest: what it accepts, and the errors for everything else."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def resolved(profile: str = "smoke", **overrides: object) -> dict[str, object]:
     return resolve(load_manifest().experiment("tiny"), profile, overrides)
 
 
-def test_later_parameters_win():
+def test_profiles_and_overrides_replace_parameters():
     assert resolved() == {"n_rounds": 3, "step_size": 2.0}
     assert resolved("paper", n_rounds=7, label="x") == {"n_rounds": 7, "step_size": 2.0, "label": "x"}
 
@@ -69,7 +69,7 @@ def test_defaults_are_read_with_their_values(text):
         ({"extra": ["~/data"]}, r"extra names a path of this machine"),
     ],
 )
-def test_what_does_not_fit_is_refused(overrides, message):
+def test_values_that_do_not_fit_are_refused(overrides, message):
     with pytest.raises(UsageError, match=message):
         resolved(**overrides)
 
@@ -79,7 +79,7 @@ def test_default_none_accepts_anything(value):
     assert resolved(extra=value)["extra"] == value
 
 
-def test_numbers_for_a_float():
+def test_integers_and_text_are_accepted_as_floats():
     for text, value in [("step_size=1", 1.0), ("step_size=1e-3", 1e-3), ("step_size=.5", 0.5)]:
         name, given = parse_override(text)
         result = resolved(**{name: given})["step_size"]
@@ -87,7 +87,7 @@ def test_numbers_for_a_float():
 
 
 def test_every_code_cell_is_found_as_jupytext_finds_it(monkeypatch):
-    """With its tags, in texts and in notebooks: whatever form their metadata have."""
+    """Tags and code are the same, in texts and in notebooks, in whatever form the metadata are written."""
     monkeypatch.setenv("MLOGB_ROOT", str(ROOT))
     folder = paths.notebooks_folder()
     for source in [*folder.rglob("*.md"), *folder.rglob("*.ipynb")]:
@@ -99,7 +99,7 @@ def test_every_code_cell_is_found_as_jupytext_finds_it(monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["n_rounds", "=3", "a b=3", "x=[1"])
-def test_malformed_override(text):
+def test_a_malformed_override_is_refused(text):
     with pytest.raises(UsageError, match="-p "):
         parse_override(text)
 
@@ -111,7 +111,12 @@ def test_unknown_names_list_the_valid_ones():
         resolved("large")
 
 
-#: Ten lists of ten lists of ten lists and so on, in a few words.
+def added(line):
+    """The change of the manifest that adds a line to the experiment."""
+    return "    parameters:", f"    {line}\n    parameters:"
+
+
+#: A short text of nested lists, each of which has ten aliases of the one before.
 TENFOLD = [f"&{b} [{', '.join([f'*{a}'] * 10)}]" for a, b in pairwise("abcdefghij")]
 BOMB = f"[&a [x], {', '.join(TENFOLD)}]"
 
@@ -120,11 +125,7 @@ BOMB = f"[&a [x], {', '.join(TENFOLD)}]"
     ("old", "new", "message"),
     [
         ("title:", "titel:", r"experiments.tiny.titel: Extra inputs"),
-        (
-            "    parameters:",
-            "    data: [mnist]\n    parameters:",
-            r"experiments.tiny.data.0: Input should be 'MNIST'",
-        ),
+        (*added("data: [mnist]"), r"experiments.tiny.data.0: Input should be 'MNIST'"),
         ("    title: A tiny experiment\n", "", r"experiments.tiny.title: Field required"),
         ("smoke:", "custom:", r"experiments.tiny.profiles.custom"),
         ("tiny:", "../tiny:", r"experiments.../tiny"),
@@ -137,50 +138,34 @@ BOMB = f"[&a [x], {', '.join(TENFOLD)}]"
         ("notebook: notebooks/", "notebook: /", r"tiny.notebook: .* a path inside the project is expected"),
         ("{n_rounds: 3}", "{n_rounds: 3, n_rounds: 4}", r"'n_rounds' is there twice"),
         ("      paper:", "      smoke:", r"'smoke' is there twice"),
-        (
-            "    parameters:",
-            "    grid: {label: []}\n    parameters:",
-            r"grid.label: List should have at least 1",
-        ),
-        (
-            "    parameters:",
-            "    grid: {label: x}\n    parameters:",
-            r"grid.label: Input should be a valid list",
-        ),
-        (
-            "    parameters:",
-            "    grid: {label: [a, b, a]}\n    parameters:",
-            r"the values of a grid must differ",
-        ),
-        ("    parameters:", "    grid: {label: [2026-01-01, 2026-01-01]}\n    parameters:", r"must differ"),
-        (
-            "    parameters:",
-            "    grid: {step_size: [1]}\n    parameters:",
-            r"both in the grid and in parameters",
-        ),
-        ("    parameters:", "    grid: {n_rounds: [1]}\n    parameters:", r"both in the grid and in smoke"),
+        (*added("grid: {label: []}"), r"grid.label: List should have at least 1"),
+        (*added("grid: {label: x}"), r"grid.label: Input should be a valid list"),
+        (*added("grid: {label: [a, b, a]}"), r"the values of a grid must differ"),
+        (*added("grid: {label: [2026-01-01, 2026-01-01]}"), r"must differ"),
+        (*added("grid: {step_size: [1]}"), r"both in the grid and in parameters"),
+        (*added("grid: {n_rounds: [1]}"), r"both in the grid and in smoke"),
     ],
 )
-def test_invalid_manifest(tmp_path, old, new, message):
+def test_an_invalid_manifest_is_refused(tmp_path, old, new, message):
     assert old in MANIFEST
     (tmp_path / "experiments.yml").write_text(MANIFEST.replace(old, new, 1))
     with pytest.raises(UsageError, match=message):
         load_manifest()
 
 
-def test_a_notebook_that_is_no_text_is_named(tmp_path, text):
+def test_a_notebook_that_is_not_utf_8_is_named(tmp_path, text):
     text.write_bytes(text.read_bytes() + b"\xff")
     with pytest.raises(UsageError, match=r"tiny.md is not text in UTF-8: .* position \d+"):
         resolved("smoke")
 
 
 @pytest.mark.parametrize("value", ["[" * 5000 + "]" * 5000, BOMB], ids=["deep", "bomb"])
-def test_a_value_that_nobody_meant(value):
+def test_a_value_that_is_too_deep_or_too_large_is_refused(value):
     with pytest.raises(UsageError, match=r"^-p n_rounds=\[.{1,100}: the value is not valid YAML$"):
         parse_override(f"n_rounds={value}")
 
 
-def test_missing_notebook_is_said_when_it_is_needed(text):
+def test_a_missing_notebook_is_an_error_when_it_is_needed(text):
     text.unlink()
     experiment = load_manifest().experiment("tiny")
     with pytest.raises(UsageError, match=r"tiny\.md does not exist"):
@@ -196,7 +181,7 @@ def test_missing_notebook_is_said_when_it_is_needed(text):
         ("n_rounds = 10", "n_rounds = (", "not valid Python"),
     ],
 )
-def test_unreadable_parameters_cell(text, old, new, message):
+def test_an_invalid_parameters_cell_is_refused(text, old, new, message):
     assert old in HEADER
     text.write_text(HEADER.replace(old, new, 1))
     with pytest.raises(UsageError, match=message):
@@ -227,7 +212,7 @@ def with_grid(root, grid):
     return load_manifest().experiment("tiny")
 
 
-def test_points_of_a_grid(tmp_path):
+def test_a_grid_has_a_point_for_each_combination(tmp_path):
     experiment = with_grid(tmp_path, "{label: [a, b], sizes: [[1], [1, 2]]}")
     points = expand(experiment, {})
     assert points == [
@@ -243,7 +228,7 @@ def test_without_a_grid_there_is_one_point():
     assert expand(load_manifest().experiment("tiny"), {"label": "c"}) == [{}]
 
 
-def test_yaml_that_refers_to_itself_is_no_repetition(tmp_path):
+def test_a_key_that_replaces_a_merged_one_is_no_repeated_key(tmp_path):
     text = MANIFEST.replace("smoke: {n_rounds: 3}", "smoke: &small {n_rounds: 3}")
     (tmp_path / "experiments.yml").write_text(text.replace("{n_rounds: 4}", "{<<: *small, n_rounds: 4}"))
     assert resolved("paper")["n_rounds"] == 4
@@ -297,7 +282,7 @@ def test_every_parameter_of_this_project_has_limits_that_its_values_keep(own_man
         ("real_data", "step_size", [0.0]),
     ],
 )  # fmt: skip
-def test_values_out_of_their_limits(own_manifest, experiment, parameter, values):
+def test_values_out_of_their_limits_are_refused(own_manifest, experiment, parameter, values):
     chosen = own_manifest.experiment(experiment)
     for value in values:
         with pytest.raises(UsageError, match=f"{parameter}"):

@@ -1,4 +1,4 @@
-"""Runs: what a complete run holds, and that nothing else looks like one."""
+"""Runs: what a complete run contains, and that nothing else is taken for one."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from batch_project import ROOT, STUDY, cell, make_project
+from batch_project import ROOT, STUDY, cell, git, make_project, wait_until
 
 from compendium.experiments import journal, trials
 from compendium.runs import request
 from compendium.runs import run as runs
 from compendium.runs.notebooks import check_executed
 from compendium.runs.request import Request
-from compendium.runs.run import execute, find_runs, load_run, problems
-from compendium.system import paths, provenance
+from compendium.runs.run import execute, faults, find_runs, load_run
+from compendium.system import locks, paths, provenance
 from compendium.system.paths import FailureError, UsageError
 
 
@@ -49,10 +49,8 @@ def finished(tmp_path_factory):
         warning = cell("import warnings; warnings.warn('careful')\nprint(run.parent.parent.parent)")
         make_project(root, STUDY, warning)
         (root / "requirements.lock").write_text("numpy\n")
-        git = ["git", "-C", str(root), "-c", "user.name=n", "-c", "user.email=e"]
-        subprocess.run([*git, "init", "-q"], check=True)
-        subprocess.run([*git, "add", "."], check=True)
-        subprocess.run([*git, "commit", "-qm", "x"], check=True)
+        for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
+            git(root, *arguments)
         return execute("tiny", "smoke", jobs=3)
 
 
@@ -66,17 +64,17 @@ def everything(root: Path) -> set[str]:
     return {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()}
 
 
-def test_what_a_run_holds(in_finished):
+def test_the_files_of_a_run(in_finished):
     assert everything(in_finished.path) == {
         "tiny.ipynb", "results.parquet", "study.json", "environment.txt", "record.json", "SHA256SUMS",
     }  # fmt: skip
     assert in_finished.path.name.startswith("smoke-")
     assert list(in_finished.results["regret"]) == [0.0, 2.0, 4.0]
-    assert problems(in_finished.path) == []
+    assert faults(in_finished.path) == []
     assert [path.name for path in in_finished.path.parent.iterdir()] == [in_finished.path.name]
     jobs, threads, backend, folder = (in_finished.path / "environment.txt").read_text().split()
     assert (jobs, threads, folder) == ("3", "1", "notebooks")
-    assert backend != "Agg"  # the caller's; the kernel chooses the one that keeps figures
+    assert backend != "Agg"  # which this process has; a kernel needs one that shows figures
 
 
 def test_the_record(in_finished):
@@ -108,7 +106,7 @@ def test_the_record(in_finished):
     assert record["started"].endswith("+00:00")
 
 
-def test_nothing_names_this_machine(in_finished):
+def test_no_file_names_this_machine(in_finished):
     for name in ("record.json", "tiny.ipynb", "study.json"):
         text = (in_finished.path / name).read_text()
         for place in (in_finished.path.parents[2], Path.home(), ROOT, "/tmp/"):
@@ -151,7 +149,7 @@ def test_a_complete_run_is_reused(in_finished, monkeypatch):
 
 
 def names_of_requests(monkeypatch):
-    """A function that gives the name of the run that would be executed, and executes nothing."""
+    """A function that returns the name of the run that would be executed, and executes nothing."""
 
     class ExecutedError(Exception):
         pass
@@ -170,7 +168,7 @@ def names_of_requests(monkeypatch):
 
 
 def test_what_decides_the_name_of_a_run(in_finished, monkeypatch):
-    """Everything that was asked for, the defaults of the notebook among it, and the data."""
+    """The name depends on profile, parameters, the notebook's defaults and data."""
     name = names_of_requests(monkeypatch)
     names = [in_finished.path.name, name("paper"), name(label="x"), name(label="y")]
     assert [n.partition("-")[0] for n in names] == ["smoke", "paper", "custom", "custom"]
@@ -183,7 +181,7 @@ def test_what_decides_the_name_of_a_run(in_finished, monkeypatch):
             names.append(name())
         text.write_text(kept[1])
         manifest.write_text(kept[0].replace("    profiles:", "    data: [MNIST]\n    profiles:"))
-        for digits in "ab":  # 5,000 of them or 70,000
+        for digits in "ab":  # two checksums of digits
             monkeypatch.setattr(request, "_checksum", lambda _, digits=digits: digits)
             names.append(name())
     finally:
@@ -192,7 +190,7 @@ def test_what_decides_the_name_of_a_run(in_finished, monkeypatch):
     assert len(set(names)) == len(names) == 8
 
 
-def test_neither_code_nor_text_decides_the_name_of_a_run(in_finished, monkeypatch):
+def test_the_name_of_a_run_depends_neither_on_code_nor_on_text(in_finished, monkeypatch):
     monkeypatch.setattr(provenance, "code_digest", lambda *_: "d" * 64)
     text = in_finished.path.parents[2] / "notebooks" / "tiny.md"
     kept = text.read_text()
@@ -204,8 +202,8 @@ def test_neither_code_nor_text_decides_the_name_of_a_run(in_finished, monkeypatc
     assert (again.path, again.reused) == (in_finished.path, True)
 
 
-def test_data_that_are_not_here_do_not_contradict_a_run():
-    """A run is found on a machine with less than its data, and not on one with others."""
+def test_absent_data_do_not_contradict_a_run():
+    """A run is found on a machine without some of its data, and not on one with other data."""
 
     def asked(**data):
         return Request("e", "paper", {"n": 1}, {"MNIST": "m", "InstEval": None} | data)
@@ -215,7 +213,7 @@ def test_data_that_are_not_here_do_not_contradict_a_run():
     assert whole.is_answered_by(whole)
     assert not asked(InstEval="other").is_answered_by(whole)
     assert not asked(MNIST="other").is_answered_by(whole)
-    assert not whole.is_answered_by(asked())  # made where they were left out
+    assert not whole.is_answered_by(asked())  # its notebook left these data out
     for changed in ({"experiment": "f"}, {"kind": "smoke"}, {"parameters": {"n": 2}}):
         assert not asked().is_answered_by(replace(whole, **changed))
 
@@ -230,7 +228,7 @@ def test_data_that_the_manifest_does_not_name_stop_a_run(root):
 
 
 def assert_locked(monkeypatch, root, module, name):
-    """Let the function pass only while the lock of the runs is held."""
+    """Replace a function by one that fails unless the lock of the runs is held."""
     function = getattr(module, name)
 
     def checked(*arguments):
@@ -242,7 +240,7 @@ def assert_locked(monkeypatch, root, module, name):
 
 
 @pytest.mark.slow
-def test_again_replaces_and_paper_figures_go_up(root, monkeypatch):
+def test_a_run_that_is_made_again_replaces_the_stored_one(root, monkeypatch):
     assert_locked(monkeypatch, root, runs, "_put_in_place")
     assert_locked(monkeypatch, root, provenance, "publish_figures")
     monkeypatch.setattr(provenance, "code_root", lambda: root)
@@ -252,12 +250,12 @@ def test_again_replaces_and_paper_figures_go_up(root, monkeypatch):
     assert {p.name for p in (root / "figures").iterdir()} == {"regret.png", "regret.pdf", "regret.json"}
     assert first.record["git_commit"] is None
     (first.path / "results.parquet").write_bytes(b"changed")
-    assert problems(first.path) == ["results.parquet was changed"]
-    second = execute("tiny", "paper")  # not complete any more, so executed again
+    assert faults(first.path) == ["results.parquet was changed"]
+    second = execute("tiny", "paper")  # the stored run is no longer complete
     assert not second.reused
     assert second.path == first.path
     assert (second.path / "clock.txt").read_text() != clock
-    # A run of another name that answers the same request, as one with data that are not here, is replaced.
+    # A run of another name that answers the request is replaced too, as one with data that are absent here.
     (second.path / "attestations.json").write_text("[]")
     second.path.rename(second.path.with_name("paper-0000aaaa"))
     assert execute("tiny", "paper").path.name == "paper-0000aaaa"
@@ -266,36 +264,24 @@ def test_again_replaces_and_paper_figures_go_up(root, monkeypatch):
     assert third.record["files"]["clock.txt"] != second.record["files"]["clock.txt"]
     assert [p.name for p in third.path.parent.iterdir()] == [second.path.name]
     assert not (third.path / "attestations.json").exists()
-    assert problems(third.path) == []
+    assert faults(third.path) == []
 
 
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
         ([STUDY, cell("1 / 0")], r"code cell 4 \(1 / 0\) failed: ZeroDivisionError: division by zero"),
-        pytest.param(
-            [STUDY, cell("import os; os._exit(1)")],
-            r"Kernel died in the cell: import os; os\._exit\(1\)",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            [STUDY, cell("raise SystemExit"), cell("2")],
-            r"code cell 4 \(raise SystemExit\) failed: SystemExit",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            [STUDY, cell("(run / 'figures/a').mkdir(); (run / 'figures/a/b.png').touch()")],
-            r"^figures/a/b\.png: pictures are kept in figures itself",
-            marks=pytest.mark.slow,
-        ),
         ([cell("1")], r"wrote no results\.parquet\n.*wrote no study\.json"),
-        pytest.param(
-            [STUDY, cell("(run / 'study.json').write_text(json.dumps({'findings': str(run)}))")],
-            r"study\.json names a path of this machine",
-            marks=pytest.mark.slow,
-        ),
+        *(pytest.param([STUDY, *map(cell, codes)], message, marks=pytest.mark.slow) for codes, message in (
+            (["import os; os._exit(1)"], r"Kernel died in the cell: import os; os\._exit\(1\)"),
+            (["raise SystemExit", "2"], r"code cell 4 \(raise SystemExit\) failed: SystemExit"),
+            (["(run / 'figures/a').mkdir(); (run / 'figures/a/b.png').touch()"],
+             r"^figures/a/b\.png: pictures are kept in figures itself"),
+            (["(run / 'study.json').write_text(json.dumps({'findings': str(run)}))"],
+             r"study\.json names a path of this machine"),
+        )),
     ],
-)
+)  # fmt: skip
 def test_a_failed_run_does_not_look_complete(root, cells, message):
     make_project(root, *cells)
     with pytest.raises(FailureError, match=message):
@@ -309,14 +295,13 @@ def test_a_failed_run_does_not_look_complete(root, cells, message):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_nothing(root, kind, request):
-    # Where the suite runs in the background of a shell, interrupts are ignored.
+    # Interrupts are ignored if a shell runs the suite in the background.
     request.addfinalizer(partial(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT)))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     make_project(root, STUDY, cell("(run / 'here').touch(); import time; time.sleep(60)"))
 
     def interrupt():
-        while not list(root.glob("papermill_runs/tiny/*/here")):
-            time.sleep(0.05)
+        wait_until(lambda: list(root.glob("papermill_runs/tiny/*/here")))
         os.kill(os.getpid(), kind)
 
     thread = threading.Thread(target=interrupt)
@@ -329,15 +314,15 @@ def test_an_interrupted_run_leaves_nothing(root, kind, request):
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_what_ended_attempts_left_is_swept(root):
+def test_what_ended_attempts_left_is_removed(root):
     (root / "experiments.yml").touch()
     folder = root / "papermill_runs" / "tiny"
     final = folder / "smoke-12345678"
     ended = subprocess.Popen(["true"])
     ended.wait()
-    machine, own = journal.owner().split("-")
+    machine, own = locks.owner().split("-")
     dead, running, far = f"{machine}-{ended.pid}", f"{machine}-1", "00000000-1"
-    reused = f"{machine}-{os.getppid()}"  # the number of a batch that ended; another process has it now
+    reused = f"{machine}-{os.getppid()}"  # a living process has the number of this ended batch
     stale = [folder / f".partial-smoke-12345678-{whose}" for whose in (dead, reused, f"{machine}-{own}")]
     under_way = [folder / f".partial-smoke-12345678-{whose}" for whose in (running, far)]
     path = journal.path_of("tiny", "smoke-12345678")
@@ -348,7 +333,7 @@ def test_what_ended_attempts_left_is_swept(root):
     aside = folder / f".partial-smoke-12345678-{dead}-old"
     for left in [*stale, *under_way, other, aside]:
         left.mkdir(parents=True)
-    with journal.held(journal.lock_of(path, running)):
+    with locks.held(journal.lock_of(path, running)):
         runs.sweep(folder)
     assert {p.name for p in folder.iterdir()} == {final.name, *(p.name for p in under_way)}
 
@@ -366,7 +351,7 @@ def test_git_state_ignores_runs_and_figures(in_finished):
     (root / "new.txt").unlink()
 
 
-def test_code_digest_sees_the_library(monkeypatch, tmp_path):
+def test_the_code_digest_covers_the_library(monkeypatch, tmp_path):
     monkeypatch.undo()
     package = tmp_path / "mlogb_core"
     (package / "inner").mkdir(parents=True)
@@ -387,8 +372,8 @@ def test_code_digest_sees_the_library(monkeypatch, tmp_path):
     assert len({first, second, third}) == 3
 
 
-def test_threads_may_ask_for_the_digest_at_once():
-    """As the threads of a Dask worker do; in Python 3.11 two of them cannot make syntax trees at once."""
+def test_threads_can_compute_the_digest_at_the_same_time():
+    """Those of a Dask worker do, although Python 3.11 cannot build two syntax trees at the same time."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -398,7 +383,7 @@ def test_threads_may_ask_for_the_digest_at_once():
         sys.setswitchinterval(before)
 
 
-def test_code_digest_sees_what_code_does_and_not_how_it_reads(monkeypatch, tmp_path):
+def test_the_code_digest_covers_syntax_and_no_comment_layout_or_style(monkeypatch, tmp_path):
     monkeypatch.setattr(provenance.importlib.util, "find_spec", lambda _: None)
     monkeypatch.setattr(provenance, "__file__", str(tmp_path / "system" / "provenance.py"))
     module = tmp_path / "policies.py"
@@ -418,12 +403,12 @@ def test_code_digest_sees_what_code_does_and_not_how_it_reads(monkeypatch, tmp_p
 
 
 def test_every_module_that_a_trial_imports_is_in_its_address(monkeypatch):
-    """A module that decides results and is left out would let an old trial pass for a new one."""
+    """If a module that decides results were left out, an old trial would be taken for a new one."""
     asked = []
     monkeypatch.setattr(trials, "code_digest", asked.append)
     trials.library_digest.__wrapped__()
     (modules,) = asked
-    # What these read is in the address by the checksum of the data.
+    # These need not be in it: what the first two read is in the address as the checksum of the data.
     neutral = {"experiments/data.py", "experiments/ratings.py", "system/provenance.py", "system/paths.py"}
     folder = Path(provenance.__file__).parents[1]
     parts = [folder / name for name in modules]
@@ -447,7 +432,7 @@ def test_a_damaged_record_hides_no_other_run(in_finished, content):
     try:
         assert [run.name for run in find_runs()] == [in_finished.name]
         assert runs.unreadable_runs() == ["papermill_runs/tiny/smoke-deadbeef"]
-        assert problems(folder) == ["record.json is missing or cannot be read"]
+        assert faults(folder) == ["record.json is missing or cannot be read"]
     finally:
         (folder / "record.json").unlink()
         folder.rmdir()
@@ -464,11 +449,11 @@ def test_damaged_data_stop_a_run_before_it_starts(root, monkeypatch):
 
 
 def test_one_process_at_a_time_puts_a_run_in_place(tmp_path):
-    """Two threads hold the same lock one after the other: what happens inside does not interleave."""
+    """Threads get the lock one after the other, so what they do with it does not overlap."""
     events = []
 
     def work(name):
-        with paths.locked(tmp_path / "runs"):
+        with locks.one_at_a_time(tmp_path / "runs"):
             events.append(name)
             time.sleep(0.05)
             events.append(name)

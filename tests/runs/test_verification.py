@@ -1,4 +1,4 @@
-"""Verification: a run as it was made passes, and one changed digit anywhere is found."""
+"""Verification: a run passes as it was made, and does not if one digit of it is changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import nbformat
 import numpy as np
 import pandas as pd
 import pytest
-from batch_project import make_real_project
+from batch_project import git, make_real_project
 
 from compendium import cli
 from compendium.experiments import trials
@@ -37,7 +37,7 @@ FIGURES = ("tiny_regret.png", "tiny_regret.pdf", "tiny_regret.json")
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A project with one run of the profile that is committed."""
+    """A project with one run of the profile `paper`."""
     root = tmp_path_factory.mktemp("made")
     make_real_project(root)
     with pytest.MonkeyPatch.context() as patch:
@@ -48,7 +48,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def run(made, tmp_path, monkeypatch):
-    """A copy that may be spoilt."""
+    """The run in a copy of the project, in which a test may change files."""
     root = tmp_path / "project"
     shutil.copytree(made, root)
     monkeypatch.setenv("MLOGB_ROOT", str(root))
@@ -56,15 +56,20 @@ def run(made, tmp_path, monkeypatch):
     return run
 
 
-@pytest.fixture
-def without_kernel(monkeypatch):
-    """What is found without executing the notebook or a trial again."""
-    for name in ("replay_problems", "trial_problems"):
+def leave_out(monkeypatch, *checks):
+    """Let these checks of a verification find nothing."""
+    for name in checks:
         monkeypatch.setattr(verification, name, lambda *_: [])
 
 
+@pytest.fixture
+def without_kernel(monkeypatch):
+    """Leave out the checks that execute the notebook or compute trials again."""
+    leave_out(monkeypatch, "replay_faults", "trial_faults")
+
+
 def test_a_run_is_drawn_again_from_its_tables(run, monkeypatch):
-    """Text, outputs and figures are new; the tables, and who computed them, are those of the run."""
+    """Outputs and figures are new. The tables, and the code that computed them, are those of the run."""
     tables = {name: (run.path / name).read_bytes() for name in ("results.parquet", "final.parquet")}
     shutil.rmtree(paths.trials_folder())
     (run.path / "attestations.json").write_text("[]")
@@ -90,7 +95,7 @@ def test_a_run_is_drawn_again_from_its_tables(run, monkeypatch):
 
 
 def test_a_run_with_data_that_are_not_here_is_drawn_again_in_its_place(run):
-    """Its tables suffice, and neither its name nor what it says of its data changes."""
+    """Only the tables are needed, and neither the name of the run nor its record of the data changes."""
     record = run.record | {"data": {"MNIST": None, "InstEval": "a" * 64}}
     (run.path / "record.json").write_text(json.dumps(record))
     (run.path / "SHA256SUMS").write_text(provenance.checksums(run.path, record["files"]))
@@ -113,7 +118,7 @@ def test_only_tables_that_the_notebook_asks_for_are_drawn_again(run):
     assert (run.path / "record.json").read_bytes() == before
 
 
-def test_nobody_can_foretell_which_trials_are_computed_again():
+def test_trials_that_are_computed_again_are_drawn_at_random():
     specs = [SimpleNamespace(setting=SimpleNamespace(name=n), trial=t) for n in "abc" for t in range(40)]
     draws = [recomputation._sampled(specs, 3) for _ in range(20)]
     assert all({spec.setting.name for spec in draw} == {"a", "b", "c"} for draw in draws)
@@ -122,7 +127,7 @@ def test_nobody_can_foretell_which_trials_are_computed_again():
 
 
 @pytest.mark.parametrize(("computed", "chance"), [(1, "0.9"), (10, "0.33"), (22, "0.073")])
-def test_what_a_sample_can_miss_is_said(computed, chance):
+def test_the_report_says_what_a_sample_can_miss(computed, chance):
     report = Report(computed=["x"] * computed, trials=100)
     assert recomputation.what_is_missed(report) == (
         f"{computed} of 100 trials were computed again, drawn at random: if 10 of them were forged, this "
@@ -132,7 +137,7 @@ def test_what_a_sample_can_miss_is_said(computed, chance):
 
 
 @pytest.mark.slow
-def test_a_run_as_it_was_made(run, monkeypatch):
+def test_a_run_passes_as_it_was_made_and_no_file_is_changed(run, monkeypatch):
     computed, compute = [], trials.TrialSpec.compute
 
     def note(spec, *arguments):
@@ -147,7 +152,7 @@ def test_a_run_as_it_was_made(run, monkeypatch):
 
 
 def places_of(content):
-    """The first and the last byte, some between, and every kind of byte that occurs but once."""
+    """The places of the first byte, the last byte and some between."""
     steps = range(0, len(content), max(len(content) // 12, 1))
     return sorted({0, len(content) - 1, *steps})
 
@@ -164,7 +169,7 @@ def test_a_flipped_bit_is_found(run, without_kernel, name):
             path.write_bytes(spoilt)
             try:
                 found = verify(runs.load_run(run.path))
-            except paths.UsageError:  # the record is none any more
+            except paths.UsageError:  # the record cannot be read
                 found = ["unreadable"]
             assert found, (name, place, bit)
     path.write_bytes(content)
@@ -184,14 +189,14 @@ def test_every_digit_of_the_list_of_checksums_counts(run, without_kernel):
     assert verify(run) == ["record.json or SHA256SUMS was changed: they do not agree"]
 
 
-def test_the_list_is_one_for_sha256sum(run):
+def test_sha256sum_reads_the_list_of_checksums(run):
     tool = shutil.which("sha256sum")
     if tool is None:
         pytest.skip("there is no sha256sum here")
     subprocess.run([tool, "--quiet", "--strict", "-c", "SHA256SUMS"], cwd=run.path, check=True)
 
 
-def test_files_that_are_missing_or_too_many(run, without_kernel):
+def test_a_missing_file_and_a_foreign_file_are_found(run, without_kernel):
     (run.path / "more.txt").touch()
     assert verify(run) == ["more.txt is not of the run"]
     (run.path / "more.txt").unlink()
@@ -200,7 +205,7 @@ def test_files_that_are_missing_or_too_many(run, without_kernel):
 
 
 def forge(run, **files):
-    """Change files of a run and every checksum with them, as somebody would who knows how."""
+    """Change files of a run and all checksums with them, as a skilled forger would."""
     for name, content in files.items():
         (run.path / name).write_bytes(content)
     record = json.loads((run.path / "record.json").read_text())
@@ -227,7 +232,7 @@ def changed_table(run, name, column, row=0, by=1e-9):
 
 @pytest.mark.slow
 def test_forged_outputs_are_found_by_executing_again(run):
-    """Checksums and record fit; a printed digit, a table's digit, a pixel and a finding do not."""
+    """Digits in a text and a table, a pixel and a finding are changed, and all checksums with them."""
     notebook = json.loads((run.path / "tiny.ipynb").read_text())
     outputs = [output for one in notebook["cells"] for output in one.get("outputs", [])]
     printed = next(output for output in outputs if output["output_type"] == "stream")
@@ -257,8 +262,8 @@ def test_forged_outputs_are_found_by_executing_again(run):
 
 @pytest.mark.slow
 def test_forged_tables_are_found_by_the_trials(run, monkeypatch):
-    """The notebook reads the tables, so it prints what was forged; the trials know better."""
-    monkeypatch.setattr(verification, "replay_problems", lambda *_: [])
+    """The notebook prints the forged numbers, since it reads the tables, but the trials give others."""
+    leave_out(monkeypatch, "replay_faults")
     kept = {
         name: (run.path / name).read_bytes()
         for name in ("results.parquet", "final.parquet", "timings.parquet")
@@ -270,7 +275,7 @@ def test_forged_tables_are_found_by_the_trials(run, monkeypatch):
     }
 
     def found(spoilt, sample):
-        # The sidecar of the figure names the checksum of the table, so it sees the change as well.
+        # The sidecar of the figure has the checksum of the table, so that the change is found there too.
         return [line for line in verify(spoilt, sample) if not line.startswith("figures: tiny_regret.json")]
 
     for name, column in columns.items():
@@ -290,24 +295,24 @@ def test_forged_tables_are_found_by_the_trials(run, monkeypatch):
     assert verify(run, sample=8) == []
 
 
-def test_a_record_that_contradicts_itself(run, without_kernel):
+def test_a_record_that_contradicts_its_run_is_found(run, without_kernel):
     record = run.record
     for change, message in (
         (
             {"parameters": {"n_rounds": 31, "n_trials": 4}},
             "parameters are not those that the notebook was given",
         ),
-        ({"parameters": {"n_rounds": 31}}, "what it says was asked for belongs into tiny/paper-"),
-        ({"data": {"MNIST": "0"}}, "what it says was asked for belongs into tiny/paper-"),
-        ({"profile": "smoke"}, "what it says was asked for belongs into tiny/smoke-"),
+        ({"parameters": {"n_rounds": 31}}, "what it says was asked for belongs in tiny/paper-"),
+        ({"data": {"MNIST": "0"}}, "what it says was asked for belongs in tiny/paper-"),
+        ({"profile": "smoke"}, "what it says was asked for belongs in tiny/smoke-"),
         ({"study": {"studies": [], "findings": {}}}, "the record has another one"),
     ):
         write_record(run, record | change)
         assert message in "\n".join(verify(runs.load_run(run.path)))
 
 
-def test_a_cell_that_was_not_executed(run, monkeypatch):
-    monkeypatch.setattr(verification, "trial_problems", lambda *_: [])
+def test_a_cell_that_was_executed_out_of_order_is_found(run, monkeypatch):
+    leave_out(monkeypatch, "trial_faults")
     notebook = json.loads((run.path / "tiny.ipynb").read_text())
     codes = [one for one in notebook["cells"] if one["cell_type"] == "code"]
     codes[1]["execution_count"] = codes[1]["execution_count"] + 5
@@ -316,7 +321,7 @@ def test_a_cell_that_was_not_executed(run, monkeypatch):
     assert "out of order" in found[0]
 
 
-def test_a_figure_of_a_later_run_is_no_fault_and_one_that_is_gone_is(run, without_kernel, made):
+def test_a_missing_figure_is_a_fault_and_one_of_a_later_run_is_not(run, without_kernel, made):
     later = run.path.with_name("paper-99999999")
     shutil.copytree(run.path, later)
     folder = paths.figures_folder()
@@ -325,14 +330,14 @@ def test_a_figure_of_a_later_run_is_no_fault_and_one_that_is_gone_is(run, withou
         json.dumps(sidecar | {"run": "papermill_runs/tiny/paper-99999999"})
     )
     assert verify(run) == []
-    shutil.rmtree(later)  # a run that is not there drew nothing
+    shutil.rmtree(later)  # the later run no longer exists
     assert verify(run) == ["figures: tiny_regret.json is not as the run left it"]
     for path in folder.iterdir():
         path.unlink()
     assert len(verify(run)) == 3
 
 
-def test_figures_are_drawn_again(run, tmp_path):
+def test_figures_that_are_drawn_again_are_compared(run, tmp_path):
     drawn = tmp_path / "drawn"
     drawn.mkdir()
     original = paths.figures_folder() / "tiny_regret.png"
@@ -342,7 +347,7 @@ def test_figures_are_drawn_again(run, tmp_path):
         matplotlib.image.imsave(drawn / "tiny_regret.png", image)
         (drawn / "tiny_regret.pdf").write_bytes(pdf)
         report = verification.Report()
-        found = list(replay._picture_problems(run, drawn, report))
+        found = list(replay._picture_faults(run, drawn, report))
         assert len(report.gaps) == (found == [])
         return found
 
@@ -350,7 +355,7 @@ def test_figures_are_drawn_again(run, tmp_path):
     kept = original.read_bytes()
     shutil.copy(original, drawn)
     (drawn / "tiny_regret.pdf").write_bytes(b"another picture in lines")
-    [line] = replay._picture_problems(run, drawn, verification.Report())
+    [line] = replay._picture_faults(run, drawn, verification.Report())
     assert line.endswith(
         "tiny_regret.pdf drawn again differs from the one of the run, and tiny_regret.png does not"
     )
@@ -360,25 +365,25 @@ def test_figures_are_drawn_again(run, tmp_path):
     assert len(found(spoilt)) == 2
     (drawn / "other.png").touch()
     (drawn / "tiny_regret.pdf").unlink()
-    assert list(replay._picture_problems(run, drawn, verification.Report()))[:2] == [
+    assert list(replay._picture_faults(run, drawn, verification.Report()))[:2] == [
         "figures: other.png is drawn only now",
         "figures: tiny_regret.pdf is not drawn again",
     ]
 
 
-def test_what_cannot_be_checked_is_not_verified(run, monkeypatch):
+def test_a_check_that_fails_is_a_fault_of_the_run(run, monkeypatch):
     def breaks(*_):
         raise KeyError("settings")
 
-    for name in ("replay_problems", "trial_problems"):
+    for name in ("replay_faults", "trial_faults"):
         monkeypatch.setattr(verification, name, breaks)
     assert verify(run) == ["cannot be checked: KeyError: 'settings'"] * 2
 
 
 @pytest.mark.slow
 def test_what_reproduced_a_run_is_written_beside_it(run, monkeypatch):
-    """The run itself stays as it is, and what is written says how much was computed, and by which code."""
-    monkeypatch.setattr(verification, "replay_problems", lambda *_: [])
+    """An attestation says how many trials which code computed, and changes no file of the run."""
+    leave_out(monkeypatch, "replay_faults")
     before = {path: path.read_bytes() for path in run.path.iterdir()}
 
     def attested(sample):
@@ -389,7 +394,7 @@ def test_what_reproduced_a_run_is_written_beside_it(run, monkeypatch):
     day = datetime.now(UTC).date().isoformat()
     assert re.fullmatch(rf"c.+ reproduced 1 of 8 trials (exactly|up to 1e-09) on {day}", attested(1))
     assert re.fullmatch(rf"c.+ reproduced 8 of 8 trials (exactly|up to 1e-09) on {day}", attested(None))
-    assert "reproduced 8 of 8" in attested(1)  # what the same code reproduced before is still so
+    assert "reproduced 8 of 8" in attested(1)  # the earlier attestation by the same code still holds
     [second] = attestation.read(run.path)
     assert (second["computed"], second["trials"]) == ("all", 8)
     assert second["tolerances"]["results"] == 0.0
@@ -420,7 +425,7 @@ def test_an_attestation_of_another_record_is_found(run, without_kernel):
     record = run.record | {"duration_seconds": 1.0}
     write_record(run, record)
     [line] = verify(runs.load_run(run.path))
-    assert line.endswith("attestations.json speaks of another record than the one beside it")
+    assert line.endswith("attestations.json belongs to another record than the one beside it")
     (run.path / "attestations.json").write_text("{")
     assert verify(runs.load_run(run.path))[0].startswith("cannot be checked: JSONDecodeError")
 
@@ -428,8 +433,8 @@ def test_an_attestation_of_another_record_is_found(run, without_kernel):
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["the same", "another"])
 def test_only_the_final_states_may_differ_in_last_digits(run, monkeypatch, version):
-    """What was played must be the same to the bit, in another version of the library too."""
-    monkeypatch.setattr(verification, "replay_problems", lambda *_: [])
+    """The actions must be the same in another version of the library too."""
+    leave_out(monkeypatch, "replay_faults")
     shutil.rmtree(paths.trials_folder())
     if version == "another":
         monkeypatch.setattr(recomputation.trials, "library_digest", lambda: version)
@@ -448,16 +453,15 @@ def test_only_the_final_states_may_differ_in_last_digits(run, monkeypatch, versi
 
 
 def forged_notebook(run, change):
-    """The executed notebook with a change in its cells, and every checksum to match."""
+    """Change the cells of the executed notebook, and all checksums with them."""
     notebook = json.loads((run.path / "tiny.ipynb").read_text())
     change(notebook["cells"])
     return forge(run, **{"tiny.ipynb": json.dumps(notebook).encode()})
 
 
-def test_forged_cells_are_found_in_the_text(run, monkeypatch):
-    """A formula, a sentence and an injected cell that were changed print the same outputs as before."""
-    for name in ("replay_problems", "trial_problems", "figure_problems"):
-        monkeypatch.setattr(verification, name, lambda *_: [])
+def test_forged_cells_are_found_by_comparison_with_the_text(run, monkeypatch):
+    """A formula, a sentence and the injected cell are changed so that all outputs stay the same."""
+    leave_out(monkeypatch, "replay_faults", "trial_faults", "figure_faults")
     assert verify(run) == []
     stored = (run.path / "tiny.ipynb").read_bytes()
 
@@ -488,19 +492,17 @@ def test_forged_cells_are_found_in_the_text(run, monkeypatch):
 
 
 def test_the_text_is_found_at_the_commit_of_the_run_or_named_as_not_found(run, monkeypatch):
-    for name in ("replay_problems", "trial_problems", "figure_problems"):
-        monkeypatch.setattr(verification, name, lambda *_: [])
+    leave_out(monkeypatch, "replay_faults", "trial_faults", "figure_faults")
     root = paths.project_root()
-    git = ["git", "-C", str(root), "-c", "user.name=n", "-c", "user.email=e"]
     for arguments in (["init", "-q"], ["add", "notebooks"], ["commit", "-qm", "x"]):
-        subprocess.run([*git, *arguments], check=True)
-    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
+        git(root, *arguments)
+    commit = git(root, "rev-parse", "HEAD")
     text = root / "notebooks" / "tiny.md"
     text.write_text(text.read_text() + "\nMore.\n")
 
     def checked(**changes):
         report = verification.Report()
-        write_record(run, run.record | {"git_commit": commit.strip(), "git_clean": True} | changes)
+        write_record(run, run.record | {"git_commit": commit, "git_clean": True} | changes)
         return verify(runs.load_run(run.path), report=report), report.gaps + report.notes
 
     place = f"notebooks/tiny.md at commit {commit[:9]}"
@@ -516,38 +518,37 @@ def test_the_text_is_found_at_the_commit_of_the_run_or_named_as_not_found(run, m
     found, [gap] = checked(git_commit="0" * 40)
     assert found == ["record.json: commit 000000000 is not in this repository, which is complete"]
     assert "commit 000000000 is not in this repository" in gap
-    (root / ".git" / "shallow").write_text(commit)
+    (root / ".git" / "shallow").write_text(f"{commit}\n")
     found, [gap] = checked(git_commit="0" * 40)
     assert found == []
     (root / ".git" / "shallow").unlink()
     (root / "requirements.lock").write_text("numpy==1\n")
     for arguments in (["add", "requirements.lock"], ["commit", "-qm", "y"]):
-        subprocess.run([*git, *arguments], check=True)
-    latest = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
-    [line], _ = checked(git_commit=latest.strip(), lock_sha256="0" * 64)
+        git(root, *arguments)
+    [line], _ = checked(git_commit=git(root, "rev-parse", "HEAD"), lock_sha256="0" * 64)
     assert "its lock_sha256 is not that of requirements.lock" in line
 
 
-def test_outputs_that_were_taken_away_or_renamed_are_found():
-    """Two outputs agree when the kinds of their content, their stream and their metadata do, too."""
+def test_outputs_that_were_removed_or_renamed_are_found():
+    """Two outputs also differ if kinds of content, stream or metadata differ."""
     picture = base64.b64encode(b"a").decode()
     shown = nbformat.v4.new_output("display_data", data={"text/plain": "x", "image/png": picture})
     said = nbformat.v4.new_output("stream", name="stdout", text="x")
-    assert list(replay._output_problems([shown, said], [shown, said])) == []
+    assert list(replay._output_faults([shown, said], [shown, said])) == []
     bare = nbformat.v4.new_output("display_data", data={"text/plain": "x"})
-    assert list(replay._output_problems([bare], [shown])) == ["the image/png output is not stored"]
-    assert list(replay._output_problems([shown], [bare])) == [
+    assert list(replay._output_faults([bare], [shown])) == ["the image/png output is not stored"]
+    assert list(replay._output_faults([shown], [bare])) == [
         "the image/png output is stored and not made again"
     ]
     loud = nbformat.v4.new_output("stream", name="stderr", text="x")
-    [line] = replay._output_problems([loud], [said])
+    [line] = replay._output_faults([loud], [said])
     assert line == "the name of an output is 'stdout' where 'stderr' is stored"
     wide = nbformat.v4.new_output("display_data", data=shown.data, metadata={"width": 1})
-    [line] = replay._output_problems([wide], [shown])
+    [line] = replay._output_faults([wide], [shown])
     assert line.startswith("the metadata of an output is")
 
 
-def test_a_margin_is_compared_on_its_own_scale():
+def test_margins_are_compared_up_to_the_roundoff_of_scores():
     table = pd.DataFrame({"smallest_margin": [1e-10, np.inf], "parameter_norm": [1.0, 1.0]})
     for by, same in ((1e-14, True), (1e-11, False)):
         other = table.assign(smallest_margin=table["smallest_margin"] + by)
@@ -558,9 +559,8 @@ def test_a_margin_is_compared_on_its_own_scale():
 
 
 def test_all_trials_find_what_a_sample_misses(run, monkeypatch):
-    """A number outside the sample, a margin and the data, with every checksum to match."""
-    for name in ("replay_problems", "figure_problems"):
-        monkeypatch.setattr(verification, name, lambda *_: [])
+    """A number outside the sample, a margin and the data are changed, and all checksums with them."""
+    leave_out(monkeypatch, "replay_faults", "figure_faults")
     shutil.rmtree(paths.trials_folder())  # as in a clone
     said = []
     assert verify(run, 1, verification.Report(said.append)) == []
@@ -595,7 +595,7 @@ def test_all_trials_find_what_a_sample_misses(run, monkeypatch):
 
 
 def test_a_run_is_read_back_without_its_data(run, monkeypatch, tmp_path):
-    """The data are described by the run; what needs them is named and not called verified."""
+    """The run describes its data, and the trials that cannot be computed without them are named."""
     from compendium.experiments.problems import Classes, Rated, Synthetic
     from compendium.experiments.study import Study, measured
 
@@ -614,7 +614,7 @@ def test_a_run_is_read_back_without_its_data(run, monkeypatch, tmp_path):
     assert setting.problem.data() == data
     assert setting.problem.n_features == 11
     assert study.specs()[0].identity()["data"] == "0" * 64
-    with pytest.raises(ValueError, match="Fashion-MNIST is not on this machine"):  # the run had none
+    with pytest.raises(ValueError, match="Fashion-MNIST is not on this machine"):  # the run did not have it
         Classes(source="fashion").data()
     assert measured("peak", lambda: pytest.fail("measured again")) == [1.5]
     with pytest.raises(ValueError, match="holds no measurement 'other'"):
@@ -633,12 +633,12 @@ def test_a_run_is_read_back_without_its_data(run, monkeypatch, tmp_path):
     known, gaps = recomputation._with_their_data(study.specs(), {"InstEval": "0" * 64})
     why = "the run had other data of the name InstEval than this machine"
     assert gaps == [f"2 trials of x cannot be computed again: {why}"]
-    [line] = recomputation._data_problems(study, [data | {"rows": 8, "sha256": "1" * 64}])
+    [line] = recomputation._data_faults(study, [data | {"rows": 8, "sha256": "1" * 64}])
     assert line == "study.json: x does not describe InstEval as it is"
 
 
-def test_digits_of_a_run_go_before_those_of_the_machine(run, monkeypatch):
-    """A run on the shipped digits is verified with them where a folder of others is named."""
+def test_a_run_is_verified_with_the_digits_that_it_used(run, monkeypatch):
+    """A run used the shipped digits, and on this machine the variable names a folder with others."""
     monkeypatch.setenv("MLOGB_MNIST", "/nowhere")
     record = {"study": {"studies": [{"data": [
         {"name": "MNIST", "sha256": "0", "source": verification.SHIPPED_SOURCE}
@@ -649,7 +649,7 @@ def test_digits_of_a_run_go_before_those_of_the_machine(run, monkeypatch):
 
 
 def test_a_run_behind_a_symbolic_link(run, without_kernel, tmp_path, capsys, monkeypatch):
-    """The folder of the runs may be a link to a larger disk, and so may the way to the project."""
+    """The folder of the runs may be a link to a larger disk, and the project may be reached by a link."""
     folder = paths.runs_folder()
     shutil.move(folder, tmp_path / "disk")
     folder.symlink_to(tmp_path / "disk")

@@ -1,4 +1,4 @@
-"""Kernels: nothing of a user's settings reaches one, and a record says what computed."""
+"""Kernels: no setting of a user reaches one, and a record says what its run was computed on."""
 
 from __future__ import annotations
 
@@ -9,23 +9,21 @@ import sys
 from pathlib import Path
 
 import pytest
-from batch_project import ROOT, make_real_project, numbers_of
+from batch_project import ROOT, git, make_real_project, numbers_of
 
 from compendium.experiments import data, trials
 from compendium.experiments.study import save
 from compendium.runs import run as runs
 from compendium.system import kernels, paths, provenance
 
-GIT = ["git", "-c", "user.name=n", "-c", "user.email=e", "-c", "protocol.file.allow=always"]
-
-#: Everything that a table, a printed number, a warning or a figure of a notebook can depend on.
+#: Settings on which the tables, printed numbers, warnings and figures of a notebook can depend.
 HOSTILE_PYTHON = """
 import numpy, pandas, warnings
 numpy.set_printoptions(precision=1)
 pandas.set_option("display.max_rows", 1, "display.precision", 1, "display.max_columns", 1)
 """
 HOSTILE_STYLE = "font.size: 23\nlines.linewidth: 9\nsavefig.dpi: 31\naxes.facecolor: red\n"
-#: Printed in the kernel: what it sees of this machine, without places.
+#: Prints in the kernel which settings it has, without paths of this machine.
 SHOWN = """
 import os, platform, sys, time
 platform.python_version = lambda: "0.0"
@@ -39,7 +37,7 @@ print(matplotlib.rcParams["font.size"], time.tzname, *flags, "leaked" in dir())
 
 
 def be_hostile(monkeypatch, folder: Path, notebooks: Path) -> None:
-    """Set everything that a user may have set, at once."""
+    """Make all settings that a user may have made, at once."""
     home, ipython = folder / "home", folder / "home" / ".ipython" / "profile_default"
     spec = folder / "jupyter" / "kernels" / "python3" / "kernel.json"
     files = {
@@ -53,7 +51,7 @@ def be_hostile(monkeypatch, folder: Path, notebooks: Path) -> None:
         home / ".jupyter/jupyter_config.json": '{"KernelManager": {"transport": "none"}}',
         folder / "sitecustomize.py": HOSTILE_PYTHON,
         folder / "pythonstartup.py": HOSTILE_PYTHON,
-        # Whatever another environment computes, it is not what was asked for.
+        # A kernel of another environment must not be started, whatever it computes.
         spec: json.dumps({"argv": ["false"], "display_name": "Another", "language": "python"}),
     }
     for path, content in files.items():
@@ -74,7 +72,7 @@ def be_hostile(monkeypatch, folder: Path, notebooks: Path) -> None:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
-    """The same run with nothing set, and with everything set that a user may have set."""
+    """The same run twice: without settings, and with all settings that a user may have made."""
     made = []
     for name in ("plain", "hostile"):
         root = tmp_path_factory.mktemp(name)
@@ -95,12 +93,12 @@ def test_no_setting_of_a_user_changes_a_run(both):
     assert plain.record["figures"] == hostile.record["figures"]
     shown = next(c for c in outputs[0]["cells"] if c.get("outputs") and "platform" in "".join(c["source"]))
     assert "".join(shown["outputs"][0]["text"]) == (
-        "[0.33333333] []\n10.0 ('UTC', 'UTC') 0 [] UTF-8 False\n"  # and not that both were changed alike
+        "[0.33333333] []\n10.0 ('UTC', 'UTC') 0 [] UTF-8 False\n"  # so the settings did not change both runs
     )
 
 
 def test_the_record_is_of_the_process_that_computed(both):
-    """The kernel says that it is Python 0.0; this process is not asked."""
+    """The kernel pretends to be Python 0.0, so the record shows whether it describes the kernel."""
     for run in both:
         environment = run.record["environment"]
         assert environment["python"] == "0.0"
@@ -112,7 +110,7 @@ def test_the_record_is_of_the_process_that_computed(both):
 
 
 def test_trials_computed_elsewhere_are_in_the_record(both, tmp_path, monkeypatch):
-    """A stored trial, a worker's or a cluster's, comes with what it was computed on."""
+    """A trial from the store, a worker or a cluster brings the description of what it was computed on."""
     from compendium.experiments.study import Study
 
     monkeypatch.setenv("MLOGB_ROOT", str(both[0].path.parents[2]))
@@ -131,7 +129,7 @@ def test_trials_computed_elsewhere_are_in_the_record(both, tmp_path, monkeypatch
 
 
 def test_without_a_home_folder(monkeypatch, tmp_path):
-    """As with `docker run --user 12345`: no HOME, and no entry for the user."""
+    """There is neither HOME nor an entry for the user, as with `docker run --user 12345`."""
 
     def unknown(_):
         raise KeyError("no such user")
@@ -164,11 +162,6 @@ def test_folders_named_relatively_or_from_home_are_found_by_a_kernel(monkeypatch
     assert handed["MLOGB_FASHION"] == str(tmp_path / "here" / "fashion")
 
 
-def git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run([*GIT, "-C", str(folder), *arguments], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
 def make_repository(folder: Path, *files: str) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     git(folder, "init", "-q")
@@ -179,7 +172,7 @@ def make_repository(folder: Path, *files: str) -> str:
     return git(folder, "rev-parse", "HEAD")
 
 
-def test_the_commit_is_that_of_the_code_and_of_no_repository_around_it(tmp_path, monkeypatch):
+def test_the_commit_is_that_of_the_code_and_not_of_a_repository_around_it(tmp_path, monkeypatch):
     unknown = {"git_commit": None, "git_clean": None}
     outer, own = tmp_path / "outer", tmp_path / "own ä {x} %"
     outer.mkdir()
@@ -205,7 +198,7 @@ def test_the_commit_is_that_of_the_code_and_of_no_repository_around_it(tmp_path,
         nested: {"git_commit": commits[nested], "git_clean": True},
         bare: unknown, tmp_path / "empty": unknown, tmp_path: unknown, outer / "ignored": unknown,
     }  # fmt: skip
-    # A hook of git runs with these, and they name its own repository.
+    # Git sets these variables for its hooks, and they name another repository.
     for variables in ({}, {"GIT_DIR": f"{outer}/.git", "GIT_WORK_TREE": str(outer)}):
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
@@ -215,7 +208,7 @@ def test_the_commit_is_that_of_the_code_and_of_no_repository_around_it(tmp_path,
     git(own, "config", "status.showUntrackedFiles", "no")
     (own / "new").touch()
     assert provenance.git_state(own) == {"git_commit": commits[own], "git_clean": False}
-    if os.geteuid() == 0:  # a folder of another user's, as a container mounts it
+    if os.geteuid() == 0:  # the folder of another user, as in a container
         (own / "new").unlink()
         for path in (own, *own.rglob("*")):
             os.chown(path, 12345, 12345)
@@ -223,15 +216,15 @@ def test_the_commit_is_that_of_the_code_and_of_no_repository_around_it(tmp_path,
     assert provenance.git_state(None) == unknown
 
 
-def test_the_code_is_where_both_packages_lie(monkeypatch, tmp_path):
+def test_the_root_of_the_code_is_the_folder_of_both_packages(monkeypatch, tmp_path):
     assert provenance.code_root() == ROOT
     other = type("Spec", (), {"submodule_search_locations": [str(tmp_path / "mlogb_core")]})
     monkeypatch.setattr(provenance.importlib.util, "find_spec", lambda _: other)
     assert provenance.code_root() is None
 
 
-def test_a_run_says_nothing_of_the_repository_it_is_started_in(tmp_path, monkeypatch):
-    """What is asked is the code that ran, and not the folder of the project or the working folder."""
+def test_a_run_does_not_name_the_commit_of_the_folder_in_which_it_is_started(tmp_path, monkeypatch):
+    """Git is asked for the commit of the code, and not for that of the project or of the working folder."""
     asked = []
     monkeypatch.setattr(provenance, "git_state", lambda root: asked.append(root) or {"git_commit": None})
     monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
@@ -245,7 +238,7 @@ def test_a_run_says_nothing_of_the_repository_it_is_started_in(tmp_path, monkeyp
     assert asked == [ROOT]
 
 
-def test_a_clone_with_line_ends_of_windows_has_the_same_bytes(tmp_path):
+def test_a_clone_on_windows_has_the_same_bytes(tmp_path):
     if not (ROOT / ".git").exists():
         pytest.skip("not a clone")
     git(tmp_path, "clone", "-q", "--shared", "-c", "core.autocrlf=true", str(ROOT), "clone")
@@ -256,7 +249,7 @@ def test_a_clone_with_line_ends_of_windows_has_the_same_bytes(tmp_path):
 
 
 def test_figures_have_the_style_of_the_project(tmp_path):
-    """Also outside a kernel, where the benchmarks draw."""
+    """They have it outside a kernel too, where the benchmarks draw."""
     (tmp_path / "matplotlibrc").write_text(HOSTILE_STYLE)
     code = "import compendium.report.figures, matplotlib; print(matplotlib.rcParams['font.size'])"
     variables = {**os.environ, "PYTHONPATH": str(ROOT), "MATPLOTLIBRC": str(tmp_path / "matplotlibrc")}

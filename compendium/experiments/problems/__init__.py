@@ -1,8 +1,8 @@
-"""Bandit problems by name and numbers, so that a trial can be described, hashed and rebuilt.
+"""Bandit problems as plain data, so that a trial can be described, hashed and rebuilt.
 
-A problem is a small frozen model: it goes into a trial's identity, into a run's record and through
-a pipe to a worker, and `environment` builds the library's object from it. A new one is a file in this
-folder and its class in `AnyProblem`; its `kind` tells it from the others in a record.
+A problem is a small frozen model. It is a part of a trial's identity and of a run's record, is sent to worker
+processes, and builds the library's environment by its method `environment`. To add a problem, add a file to
+this folder and its class to `AnyProblem`; the `kind` distinguishes it from the others in a record.
 """
 
 from __future__ import annotations

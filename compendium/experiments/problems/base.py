@@ -1,4 +1,4 @@
-"""What every bandit problem says of itself, and of the data behind it."""
+"""The base class of bandit problems, and the sources of the data that some of them use."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Data = TypeVar("Data", Dataset, Ratings)
 
 @dataclass(frozen=True, eq=False)
 class Source(Generic[Data]):
-    """Data behind problems.
+    """A source of data that problems use.
 
     Attributes
     ----------
     name : str
-        What the data are, as their record names them.
+        Name of the data, as records give it.
     load : callable
-        Finds them on this machine, or raises a `DataError`.
+        Reads the data from this machine, or raises a `DataError`.
     absent : str
-        What is said where a finished run had none.
+        The message of the error where a finished run did not have the data.
     """
 
     name: str
@@ -38,12 +38,12 @@ class Source(Generic[Data]):
 
     @cached_property
     def data(self) -> Data:
-        """The data, loaded once in a process."""
+        """The data, which are loaded once in a process."""
         return self.load()
 
 
 class Problem(BaseModel):
-    """Base of the problems: frozen, and strict about what it is given."""
+    """Base class of the problems, which cannot be changed and accept no unknown field."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", revalidate_instances="always")
 
@@ -63,26 +63,26 @@ class Problem(BaseModel):
 
     @property
     def data_source(self) -> Source[Any] | None:
-        """Where the data behind the problem come from, if there are any."""
+        """Source of the data that the problem uses, or None if it uses none."""
         return None
 
     @property
     def dataset(self) -> str | None:
-        """Name of the data behind the problem, if there are any."""
+        """Name of the data that the problem uses, or None if it uses none."""
         source = self.data_source
         return None if source is None else source.name
 
     def found(self) -> dict[str, Any]:
-        """Source, rows and checksum of the data of this machine, of a problem that has data."""
+        """Source, rows and checksum of the data on this machine; the problem must use data."""
         assert self.data_source is not None
         record: dict[str, Any] = self.data_source.data.as_record()
         return record
 
     def data(self) -> dict[str, Any] | None:
-        """Source, rows and checksum of the data behind the problem, if there are any.
+        """Source, rows and checksum of the data that the problem uses, or None if it uses none.
 
-        In the folder of a finished run they are those that the run recorded, so that it is read back
-        the same on a machine that has other data, or none.
+        In the folder of a finished run these are the data that the run recorded, so that the run can be
+        executed again on a machine that has other data or none.
 
         Raises
         ------
@@ -101,7 +101,7 @@ class Problem(BaseModel):
 
 
 def _recorded_data() -> dict[str, dict[str, Any]] | None:
-    """The data of the finished run in the working folder by name; None where there is no run."""
+    """The data of the finished run in the working folder, by name; None if there is no run in it."""
     folder = Path.cwd()
     if not ((folder / "record.json").is_file() and (folder / "study.json").is_file()):
         return None

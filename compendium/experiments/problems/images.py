@@ -1,4 +1,4 @@
-"""Images as actions: digits with one that is rewarded, and ten classes with ten outcomes."""
+"""Images as actions: digits of which one is rewarded, and ten classes of images with ten outcomes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FASHION = Source("Fashion-MNIST", load_fashion, NO_FASHION)
 
 
 class Digits(Problem):
-    """MNIST as in the paper: ten candidates of distinct digits, reward 1 for the target digit."""
+    """MNIST as in the paper: the candidates are ten distinct digits, and the target digit has reward 1."""
 
     kind: Literal["mnist"] = "mnist"
     target: int = Field(default=1, ge=0, le=9)
@@ -51,7 +51,7 @@ class Digits(Problem):
 
 
 class Classes(Problem):
-    """Ten classes of images as outcomes: one candidate of each class, and the class is the outcome.
+    """Classes of images as outcomes: there is one candidate of each of ten classes, which is its outcome.
 
     K = 9 with class 0 as the reference and rewards k/9; the best candidate is the one of class 9.
     """
@@ -76,5 +76,5 @@ class Classes(Problem):
 
 
 def forget_digits() -> None:
-    """Look for the digits again: the variable that says where they are has changed."""
+    """Let the digits be loaded again, after a change of the variable that says where they are."""
     vars(MNIST).pop("data", None)

