@@ -399,8 +399,8 @@ def test_data_and_readme_call_their_modules(mlogb, monkeypatch):
         "choosing": SimpleNamespace(write=lambda check: written.append(("choosing", check))),
     }.items():
         monkeypatch.setattr(f"compendium.report.{name}", module, raising=False)
-    for count, command in enumerate(("readme", "results"), 1):
-        assert mlogb(command) == (0, "", "")
+    for count, name in enumerate(("readme", "results"), 1):
+        assert mlogb(name) == (0, "", "")
         assert written == [("article", False), ("choosing", False)] * count
         assert mlogb(command, "--check") == (1, "", "README.md is not up to date\n")
 
@@ -421,9 +421,7 @@ def test_help_does_not_import_the_heavy_libraries():
         (KeyboardInterrupt(), 130, ""),  # Typer ends the process
     ],
 )
-def test_a_full_disk_is_reported_and_an_interrupt_has_its_exit_code(
-    mlogb, monkeypatch, error, code, line
-):
+def test_a_full_disk_is_reported_and_an_interrupt_has_its_exit_code(mlogb, monkeypatch, error, code, line):
     def fail(*_: object) -> None:
         raise error
 
