@@ -33,7 +33,8 @@ from mlogb_core._validation import Array, as_finite, as_integer, as_non_negative
 
 # A direction in which less than this share of an action's length remains counts as part of the others.
 _RANK_TOLERANCE = 1e-13
-# A rebuild follows when a row of F is longer: products with U lose as many units of roundoff.
+# A rebuild follows when the coefficients in a row of F add up to more: the inner products of the columns of U
+# are then wrong by up to the square of this, in units of roundoff.
 _LONGEST = 100.0
 # Number of features that a rebuild treats at once.
 _BLOCK = 4096
@@ -243,7 +244,7 @@ class SparseFeatures(Owned):
         if not self.recent:
             return False
         u = self.used
-        if np.vecdot(self._rows[:u, :u], self._rows[:u, :u]).max() > _LONGEST**2:
+        if np.abs(self._rows[:u, :u]).sum(axis=1).max() > _LONGEST:
             return True
         return self._work >= 2.0 * self._touched * u * self.n_state
 
