@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array, issparse
 
 Array = NDArray[np.float64]
 
@@ -40,6 +41,8 @@ def _is_plain(value: ArrayLike) -> TypeGuard[Array]:
 
 
 def _converted(name: str, value: ArrayLike) -> Array:
+    if is_sparse(value):
+        return np.asarray(_canonical(name, value).toarray()).reshape(value.shape)
     if np.ma.is_masked(value):
         raise ValueError(f"{name} must have no masked entries")
     try:
@@ -69,6 +72,86 @@ def as_actions(value: ArrayLike, n_features: int) -> tuple[Array, Array]:
     return actions, squares
 
 
+def is_sparse(value: Any) -> TypeGuard[Any]:
+    """Whether the value is an array or a matrix of `scipy.sparse`."""
+    return bool(issparse(value))
+
+
+def as_sparse_actions(value: ArrayLike | csr_array, n_features: int) -> tuple[csr_array, Array]:
+    """Return an action set as an (n, d) CSR array in canonical form, and the squared lengths of its rows.
+
+    Rows with repeated or unsorted indices are put in order in a copy, and entries that are 0 are dropped.
+    """
+    if not is_sparse(value):
+        return _with_squares("actions", csr_array(as_actions(value, n_features)[0]))
+    if value.ndim != 2 or value.shape[0] < 1 or value.shape[1] != n_features:
+        raise ValueError(
+            f"actions must have shape (n, {n_features}) with n >= 1, got {value.shape}; "
+            f"the policy was built with n_features={n_features}"
+        )
+    return _with_squares("actions", value)
+
+
+def as_sparse_action(value: ArrayLike | csr_array, n_features: int) -> tuple[csr_array, float]:
+    """Return one action as a (1, d) CSR array in canonical form, and its squared length."""
+    if not is_sparse(value):
+        value = csr_array(as_vector("action", value, n_features)[None])
+    if value.shape not in ((n_features,), (1, n_features)):
+        raise ValueError(f"action must have shape ({n_features},) or (1, {n_features}), got {value.shape}")
+    row, squares = _with_squares("action", value)
+    return row, float(squares[0])
+
+
+def _with_squares(name: str, value: Any) -> tuple[csr_array, Array]:
+    rows = _canonical(name, value)
+    with np.errstate(over="ignore", under="ignore"):
+        # The cumulative sum of the squares would round, and `reduceat` does not know empty rows.
+        squares = np.zeros(rows.shape[0])
+        filled = np.flatnonzero(np.diff(rows.indptr))
+        if filled.size:
+            squares[filled] = np.add.reduceat(rows.data**2, rows.indptr[filled])
+    if not np.isfinite(squares).all():
+        as_finite(name, rows.data)
+    return rows, squares
+
+
+def _canonical(name: str, value: Any) -> csr_array:
+    """A sparse array as CSR with float64 data and, in each row, increasing indices without zeros.
+
+    A single row may have any format, since a row of a CSR array is none itself.
+    """
+    if value.ndim == 1 or (value.shape[0] == 1 and value.format != "csr"):
+        value = value.reshape(1, -1).tocsr()
+    if value.format != "csr":
+        raise ValueError(
+            f"{name} must be an array or a scipy.sparse array in CSR format, got the format "
+            f"{value.format!r}; {name}.tocsr() converts it"
+        )
+    if value.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must be an array of real numbers, got dtype {value.dtype}")
+    indptr, indices, data = value.indptr, value.indices, value.data
+    width = value.shape[-1]
+    if indptr[0] != 0 or indptr[-1] > data.size or data.size != indices.size or (np.diff(indptr) < 0).any():
+        raise ValueError(f"{name} must be a valid CSR array: its indptr does not fit its {data.size} entries")
+    used = indices[: indptr[-1]]
+    if used.size and not (used.min() >= 0 and used.max() < width):
+        wrong = used.min() if used.min() < 0 else used.max()
+        raise ValueError(f"{name} must have indices in 0..{width - 1}, got {wrong}")
+    rows = csr_array((data, indices, indptr), shape=(len(indptr) - 1, width))
+    if not _is_canonical(rows):
+        rows = rows.copy()
+        rows.has_sorted_indices = rows.has_canonical_format = False
+        rows.sum_duplicates()
+        rows.eliminate_zeros()
+    return rows if rows.dtype == np.float64 else rows.astype(np.float64)
+
+
+def _is_canonical(rows: csr_array) -> bool:
+    starts = np.zeros(rows.indices.size, dtype=bool)
+    starts[rows.indptr[:-1][np.diff(rows.indptr) > 0]] = True
+    return bool(rows.data.all() and (starts[1:] | (np.diff(rows.indices) > 0)).all())
+
+
 def squared_lengths(rows: Array) -> Array:
     """Squared lengths of the rows of an (n, d) array, infinite where they overflow."""
     with np.errstate(over="ignore"):
@@ -76,8 +159,10 @@ def squared_lengths(rows: Array) -> Array:
 
 
 def as_vector(name: str, value: ArrayLike, size: int) -> Array:
-    """Return `value` as a vector of the given size."""
+    """Return `value` as a vector of the given size; the only row of a sparse matrix is a vector."""
     vector = as_finite(name, value)
+    if is_sparse(value) and vector.shape == (1, size):
+        vector = vector[0]
     if vector.shape != (size,):
         raise ValueError(f"{name} must have shape ({size},), got {vector.shape}")
     return vector

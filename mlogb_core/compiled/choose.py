@@ -113,7 +113,7 @@ def choose_by_sketch(
         index, action, margin = next_batch(candidates, search, bonus.tie_tolerance, limit)
         if index.size == 0:
             break
-        blocks = sketch_blocks(actions, index, rows, ridge, bonus.regularization, images)
+        blocks = sketch_blocks(actions, squares, index, rows, ridge, bonus.regularization, images)
         score(candidates, search, bonus, index, blocks)
         limit *= 2
     return action, margin, search.known.sum(), images[max(action, 0)].copy()
@@ -140,7 +140,13 @@ def choose_by_inverse(
 
 @kernel
 def sketch_blocks(
-    actions: Array, index: Indices, rows: Array, ridge: Array, regularization: float, images: Array
+    actions: Array,
+    squares: Array,
+    index: Indices,
+    rows: Array,
+    ridge: Array,
+    regularization: float,
+    images: Array,
 ) -> Array:
     """A(x) of some actions, whose images are written into `images`: see `LowRankCurvature.inverse_blocks`.
 
@@ -162,7 +168,7 @@ def sketch_blocks(
     blocks, whitened = np.empty((n, K, K)), np.empty((K, r))
     for c in range(n):
         image, block = images[index[c]], blocks[c]
-        square = dot(actions[index[c]], actions[index[c]])
+        square = squares[index[c]]
         for i in range(K):
             whitened[i] = image[i]
             forward(ridge, whitened[i])

@@ -153,7 +153,8 @@ class CompiledPolicy(OptimisticPolicy):
                 return Choice(action, margin), int(search.known.sum()), selected
             part = candidates.actions[index]
             images[index] = image = sketch.images(part)
-            score(candidates, search, bonus, index, sketch.inverse_blocks(part, image))
+            blocks = sketch.inverse_blocks(part, image, candidates.squares[index])
+            score(candidates, search, bonus, index, blocks)
             limit *= 2
 
     def _batch_size(self) -> int:

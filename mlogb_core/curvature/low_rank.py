@@ -123,6 +123,25 @@ class LowRankCurvature(Curvature[LowRankFrame]):
         """Multiplications that the image of one action takes, Kdr."""
         return self.n_outcomes * self.n_features * self.rank
 
+    def change_features(self, directions: Array, n_features: int) -> None:
+        r"""Express the basis in other coordinates of the features, :math:`B \leftarrow B (I_K \otimes V)`.
+
+        Parameters
+        ----------
+        directions : (u, k) array
+            V: orthonormal columns that span the rows of length d that the basis consists of. Of the old
+            features only the first u are used.
+        n_features : int
+            The new number of features, at least k; those after the first k are 0.
+        """
+        K, r = self.n_outcomes, self.rank
+        old = self.basis.reshape(r * K, self.n_features)[:, : len(directions)]
+        new = np.zeros((r * K, n_features))
+        new[:, : directions.shape[1]] = old @ directions
+        self.n_features = n_features
+        self._rows = np.empty((len(self._rows), K * n_features))
+        self._rows[:r] = new.reshape(r, K * n_features)
+
     @np.errstate(under="ignore")
     def spectrum(self) -> Array:
         r"""Eigenvalues of the low-rank part, decreasing, (r,): the paper's diagonal of :math:`\Lambda`."""

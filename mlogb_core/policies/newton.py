@@ -118,6 +118,8 @@ class NewtonPolicy(Owned, ABC):
         if not callable(getattr(radius, "value", None)):
             raise ValueError(f"radius must be a Radius such as ConstantRadius(0.1), got {radius!r}")
         self.radius = radius
+        #: d in the radius. It is that of the curvature, unless actions are given in other coordinates.
+        self.n_features = curvature.n_features
         self.parameter = np.zeros((curvature.n_outcomes, curvature.n_features))
         self.rounds = 0
         self.margin = np.inf
@@ -164,7 +166,7 @@ class NewtonPolicy(Owned, ABC):
         curvature = self._curvature
         return Progress(
             curvature.n_outcomes,
-            curvature.n_features,
+            self.n_features,
             curvature.rank_bound,
             curvature.regularization,
             self.step_size,

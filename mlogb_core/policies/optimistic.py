@@ -14,6 +14,7 @@ from scipy.linalg import LinAlgError
 
 from mlogb_core._validation import Array, as_actions, as_finite, as_non_negative, as_vector, take
 from mlogb_core.choice import Choice, choose, choose_pruned
+from mlogb_core.curvature.low_rank import LowRankCurvature
 from mlogb_core.explanation import Explanation, probability_bounds
 from mlogb_core.link import expected_reward, jacobian, outcome_probabilities
 from mlogb_core.policies.newton import NewtonPolicy
@@ -99,11 +100,16 @@ class OptimisticPolicy(NewtonPolicy):
         ValueError
             If the actions have the wrong shape or are not finite.
         """
-        estimate = self._estimate(*as_actions(actions, self.curvature.n_features))
+        return self.scores_of(*as_actions(actions, self.curvature.n_features))
+
+    @np.errstate(under="ignore")
+    def scores_of(self, actions: Array, squares: Array) -> Array:
+        """`scores` for checked actions whose squared lengths are known, even where a part is left out."""
+        estimate = self._estimate(actions, squares)
         beta = self.beta
         if beta == 0.0:
             return estimate.value
-        blocks = self.curvature.inverse_blocks(estimate.actions)
+        blocks = self.curvature.inverse_blocks(estimate.actions, squares=squares)
         return estimate.value + self._bonus(beta, estimate.slopes, blocks)
 
     @np.errstate(under="ignore")
@@ -129,10 +135,15 @@ class OptimisticPolicy(NewtonPolicy):
         ArithmeticError
             If a score overflows.
         """
-        estimate = self._estimate(*as_actions(actions, self.curvature.n_features))
+        return self.explain_of(*as_actions(actions, self.curvature.n_features), interval_beta)
+
+    @np.errstate(under="ignore")
+    def explain_of(self, actions: Array, squares: Array, interval_beta: float | None = None) -> Explanation:
+        """`explain` for checked actions whose squared lengths are known, even where a part is left out."""
+        estimate = self._estimate(actions, squares)
         beta = self.beta
         radius = beta if interval_beta is None else as_non_negative("interval_beta", interval_beta)
-        blocks = self.curvature.inverse_blocks(estimate.actions)
+        blocks = self.curvature.inverse_blocks(estimate.actions, squares=squares)
         first, second = self._bonus_parts(beta, estimate.slopes, blocks)
         score = estimate.value + (first + second)
         logits = np.dot(estimate.actions, self.parameter.T)
@@ -181,13 +192,51 @@ class OptimisticPolicy(NewtonPolicy):
         of this upper bound, until no other action can change the choice, its margin or the scale of the rule
         for ties. The result is the same as if all were scored; `evaluated` counts those that were.
         """
-        actions, squares = as_actions(actions, self._curvature.n_features)
+        return self.select_among(*as_actions(actions, self._curvature.n_features))
+
+    @np.errstate(over="ignore", under="ignore")
+    def select_among(self, actions: Array, squares: Array) -> int:
+        """`select` for checked actions whose squared lengths are known, even where a part is left out."""
         try:
             choice, self.evaluated, self._selected = self._best(self._estimate(actions, squares))
         except (ArithmeticError, LinAlgError) as error:
             raise self._named(error) from error
         self.margin = choice.margin
         return choice.action
+
+    def change_features(self, directions: Array, n_features: int) -> None:
+        r"""Express the curvature and the parameter in other coordinates of the features.
+
+        Parameters
+        ----------
+        directions : (u, k) array
+            V, orthonormal columns: an action x becomes :math:`V^\top x`. The curvature and the parameter must
+            lie in their span, which leaves all products with them as they are.
+        n_features : int
+            The new number of features, at least k.
+
+        Raises
+        ------
+        ValueError
+            If the curvature has no basis of few directions.
+        """
+        if not isinstance(self._curvature, LowRankCurvature):
+            raise ValueError(
+                f"curvature must be a LowRankCurvature, got {type(self._curvature).__qualname__}"
+            )
+        parameter, coordinates = np.zeros((len(self._parameter), n_features)), self._coordinates
+        parameter[:, : directions.shape[1]] = self._parameter[:, : len(directions)] @ directions
+        self._curvature.change_features(directions, n_features)
+        self._parameter, self._coordinates = parameter, coordinates
+
+    def forget_selected(self) -> None:
+        """Let the next update compute the image of its action."""
+        self._selected = None
+
+    def rename_selected(self, action: Array) -> None:
+        """Let the next update use the image of the selected action for this one, which has the same image."""
+        if self._selected is not None:
+            self._selected = Selected(action.copy(), self._selected.image)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that `from_state` needs, as a flat dictionary of arrays, numbers and strings.

@@ -57,7 +57,7 @@ def test_bounds_that_are_attained_prune_no_action_by_their_roundoff():
         candidates = Candidates(actions, squares, *link.estimates(actions, slopes_of, rewards))
         index, images = np.arange(len(actions)), np.zeros((len(actions), K, 0))
         search = compiled_choose.start_search(candidates, bonus)
-        blocks = compiled_choose.sketch_blocks(actions, index, *sketch, bonus.regularization, images)
+        blocks = compiled_choose.sketch_blocks(actions, squares, index, *sketch, bonus.regularization, images)
         compiled_choose.score(candidates, search, bonus, index, blocks)
         assert search.known.all()
         found = compiled_choose.choose_by_sketch(*candidates, *sketch, tuple(bonus))

@@ -402,7 +402,7 @@ def test_data_and_readme_call_their_modules(mlogb, monkeypatch):
     for count, name in enumerate(("readme", "results"), 1):
         assert mlogb(name) == (0, "", "")
         assert written == [("article", False), ("choosing", False)] * count
-        assert mlogb(command, "--check") == (1, "", "README.md is not up to date\n")
+        assert mlogb(name, "--check") == (1, "", "README.md is not up to date\n")
 
 
 def test_help_does_not_import_the_heavy_libraries():

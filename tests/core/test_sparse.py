@@ -1,0 +1,380 @@
+"""Rounds for sparse actions: the same game as with dense rows, and clear errors for what is no action."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+
+import numpy as np
+import pytest
+from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
+
+from mlogb_core import (
+    ConstantRadius,
+    TheoremRadius,
+    budgeted_eofd,
+    compensated_eofd,
+    eofd,
+    first_order,
+    oful,
+    robust_eofd,
+)
+from mlogb_core.sparse import SparseFeatures, SparsePolicy
+
+D = 400
+SETTINGS = {"regularization": 1.0, "step_size": 2.0, "norm_bound": 1.0, "radius": ConstantRadius(0.05)}
+
+
+def maker(K, m, compiled=False):
+    rewards = np.arange(1, K + 1) / K
+    return lambda d: eofd(d, rewards, sketch_size=m, compiled=compiled, **SETTINGS)
+
+
+def sparse_rows(rng, n, nnz, d=D, weights=None):
+    rows = np.zeros((n, d))
+    for row in rows:
+        row[rng.choice(d, nnz, replace=False, p=weights)] = rng.standard_normal(nnz)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def zipf(rng):
+    weights = 1 / np.arange(1, D + 1) ** 1.5
+    return lambda t: sparse_rows(rng, 4, 6, weights=weights / weights.sum())
+
+
+def axes(rng):
+    return lambda t: np.eye(D)[rng.choice(30, 4, replace=False)]
+
+
+def repeated(rng):
+    pool = sparse_rows(rng, 12, 5)
+    return lambda t: pool[rng.choice(12, 4, replace=False)]
+
+
+def nearly_repeated(rng):
+    pool = sparse_rows(rng, 12, 5)
+    return lambda t: pool[rng.choice(12, 4, replace=False)] + 1e-7 * sparse_rows(rng, 4, 5)
+
+
+def with_zeros(rng):
+    def rows(t):
+        actions = sparse_rows(rng, 4, 5)
+        actions[t % 4] = 0.0
+        return actions * (t % 3 > 0)
+
+    return rows
+
+
+def of_all_lengths(rng):
+    return lambda t: sparse_rows(rng, 4, 5) * 10.0 ** rng.integers(-3, 2, (4, 1))
+
+
+def with_a_constant(rng):
+    def rows(t):
+        actions = sparse_rows(rng, 4, 5)
+        actions[:, 0] = 1.0
+        return actions
+
+    return rows
+
+
+STREAMS = [zipf, axes, repeated, nearly_repeated, with_zeros, of_all_lengths, with_a_constant]
+
+
+def play_both(make, rows, n_rounds, period=40, d=D, seed=1):
+    """Play sparse and dense; every choice must be the same, and the largest difference of W is returned."""
+    rng = np.random.default_rng(seed)
+    sparse, dense = SparsePolicy(make, d, period), make(d)
+    K, error = dense.rewards.size, 0.0
+    for t in range(n_rounds):
+        actions = rows(t)
+        chosen = dense.select(actions)
+        assert sparse.select(csr_array(actions)) == chosen, f"round {t + 1}"
+        outcome = int(rng.integers(K + 1))
+        sparse.update(csr_array(actions[[chosen]]), outcome)
+        dense.update(actions[chosen], outcome)
+        if t % 10 == 9 or t == n_rounds - 1:
+            error = max(error, np.abs(sparse.parameter - dense.parameter).max())
+    return sparse, dense, error
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("K", "m"), [(1, 8), (3, 3)])
+@pytest.mark.parametrize("stream", STREAMS)
+def test_the_game_is_that_of_dense_rows(stream, K, m, compiled):
+    rows = stream(np.random.default_rng(7))
+    sparse, dense, error = play_both(maker(K, m, compiled), rows, 150)
+    assert not sparse.features.is_identity
+    assert error <= 1e-11
+    expected = dense.curvature.spectrum()
+    np.testing.assert_allclose(sparse.policy.curvature.spectrum(), expected, atol=1e-11 * expected.max())
+    assert sparse.policy.curvature.shrinkage == pytest.approx(dense.curvature.shrinkage, rel=1e-10)
+    assert sparse.summary() == pytest.approx(dense.summary(), rel=1e-7)
+    if stream in (repeated, nearly_repeated):
+        assert sparse.features.careful  # the actions lie near the span of the coordinates
+
+
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (robust_eofd, {"sketch_size": 5}),
+        (compensated_eofd, {"sketch_size": 5, "share": 1.0, "compiled": True}),
+        (first_order, {}),
+    ],
+)
+def test_any_curvature_of_few_directions_can_be_played(make, options):
+    rows = zipf(np.random.default_rng(3))
+    _, _, error = play_both(lambda d: make(d, [0.5, 1.0], **options, **SETTINGS), rows, 100)
+    assert error <= 1e-12
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_sketch_that_grows_is_given_more_coordinates(compiled):
+    def make(d):
+        options = {"sketch_size": 1, "budget": 0.5, "horizon": 120, "compiled": compiled}
+        return budgeted_eofd(d, [0.5, 1.0], **options, **SETTINGS)
+
+    sparse, dense, error = play_both(make, zipf(np.random.default_rng(3)), 120, period=20)
+    assert error <= 1e-12
+    assert dense.curvature.rank_bound > 5
+    assert sparse.features.n_state > 2 * (1 + 1)
+
+
+def test_an_explanation_is_that_of_dense_rows():
+    rng = np.random.default_rng(3)
+    sparse, dense, _ = play_both(maker(2, 4), zipf(rng), 30)
+    actions = sparse_rows(rng, 5, 6)
+    left, right = sparse.explain(csr_array(actions)), dense.explain(actions)
+    np.testing.assert_allclose(left.score, right.score, rtol=1e-10)
+    assert (
+        sparse.probabilities(actions).probability.tolist()
+        == dense.probabilities(actions).probability.tolist()
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("K", "d", "nnz", "m"), [(1, 2000, 20, 20), (4, 500, 10, 40), (1, 10_000, 50, 100)])
+def test_three_thousand_rounds_are_those_of_dense_rows(K, d, nnz, m):
+    rng = np.random.default_rng(5)
+    sparse, _, error = play_both(
+        maker(K, m, compiled=True), lambda t: sparse_rows(rng, 10, nnz, d), 3000, period=200, d=d
+    )
+    assert error <= 1e-10
+    assert sparse.features.rebuilds > 5
+
+
+@pytest.mark.very_slow
+def test_a_hundred_thousand_rounds_drift_by_roundoff():
+    rows = zipf(np.random.default_rng(11))
+    _, _, error = play_both(maker(1, 8, compiled=True), rows, 100_000, period=200)
+    assert error <= 1e-10
+
+
+def test_the_radius_depends_on_the_number_of_features_and_not_of_coordinates():
+    def make(d):
+        return eofd(d, [1.0], sketch_size=3, **SETTINGS | {"radius": TheoremRadius(0.1)})
+
+    assert SparsePolicy(make, D, 20).beta == make(D).beta
+
+
+def test_few_features_are_their_own_coordinates():
+    sparse, _, error = play_both(
+        maker(2, 4), lambda t: sparse_rows(np.random.default_rng(t), 3, 2, 6), 30, d=6
+    )
+    assert sparse.features.is_identity
+    assert error == 0.0
+
+
+# -- memory of what is held ------------------------------------------------------------------------------
+
+
+def test_memory_grows_with_the_features_that_were_played():
+    rng, d = np.random.default_rng(2), 1_000_000
+    policy = SparsePolicy(maker(1, 10), d, 50)
+    for _ in range(60):
+        actions = csr_array(
+            (rng.standard_normal(80), (np.repeat(np.arange(4), 20), rng.integers(0, d, 80))), shape=(4, d)
+        )
+        policy.update(actions[[policy.select(actions)]], int(rng.integers(2)))
+    held = sum(np.asarray(value).nbytes for value in policy.state_dict().values())
+    assert held < 1e6  # dense rows take 80 MB
+
+
+# -- states ----------------------------------------------------------------------------------------------
+
+
+def half_played(compiled=False, selected=False):
+    rng = np.random.default_rng(4)
+    rows = zipf(rng)
+    policy = SparsePolicy(maker(2, 4, compiled), D, 30)
+    for t in range(47):
+        actions = csr_array(rows(t))
+        policy.update(actions[[policy.select(actions)]], t % 3)
+    ahead = [csr_array(rows(t)) for t in range(40)]
+    if selected:
+        policy.select(ahead[0])
+    return policy, ahead
+
+
+def saved(policy):
+    file = io.BytesIO()
+    np.savez(file, **policy.state_dict())
+    file.seek(0)
+    return SparsePolicy.from_state(np.load(file))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("selected", [False, True])
+@pytest.mark.parametrize("again", [saved, copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
+def test_a_saved_policy_continues_to_the_bit(again, selected, compiled):
+    policy, ahead = half_played(compiled, selected)
+    other = again(policy)
+    for t, actions in enumerate(ahead):
+        chosen = policy.select(actions) if t or not selected else 0
+        assert other.select(actions) == chosen or (selected and t == 0)
+        policy.update(actions[[chosen]], t % 3)
+        other.update(actions[[chosen]], t % 3)
+    assert np.array_equal(policy.parameter, other.parameter)
+    assert policy.features.rebuilds == other.features.rebuilds > 1
+
+
+@pytest.mark.parametrize("entry", ["features.rows", "features.starts", "policy.parameter", "features.period"])
+def test_a_state_without_an_entry_is_refused_by_its_name(entry):
+    state = half_played()[0].state_dict()
+    del state[entry]
+    with pytest.raises(ValueError, match=entry.partition(".")[2]):
+        SparsePolicy.from_state(state)
+
+
+def test_a_state_whose_parts_do_not_fit_is_refused():
+    state = half_played()[0].state_dict()
+    with pytest.raises(ValueError, match="columns must have shape"):
+        SparsePolicy.from_state(state | {"features.columns": state["features.columns"][1:]})
+
+
+# -- inputs ----------------------------------------------------------------------------------------------
+
+
+def test_dense_input_is_played_as_sparse_input_is():
+    rng = np.random.default_rng(8)
+    one, other = SparsePolicy(maker(2, 4), D, 30), SparsePolicy(maker(2, 4), D, 30)
+    for t in range(40):
+        actions = sparse_rows(rng, 3, 5)
+        chosen = one.select(actions)
+        assert other.select(csr_matrix(actions)) == chosen
+        one.update(actions[chosen], t % 3)
+        other.update(csr_array(actions)[chosen] if t % 2 else csr_array(actions[[chosen]]), t % 3)
+        np.testing.assert_allclose(one.scores(actions), other.scores(csr_array(actions)), rtol=1e-12)
+    assert np.array_equal(one.parameter, other.parameter)
+
+
+def test_a_dense_policy_takes_sparse_actions():
+    for policy in (maker(2, 4)(D), oful(D, [1.0], **SETTINGS)):
+        actions = sparse_rows(np.random.default_rng(8), 3, 5)
+        chosen = policy.select(csr_array(actions))
+        other = copy.copy(policy)
+        policy.update(csr_array(actions)[[chosen]], 1)
+        other.update(actions[chosen], 1)
+        assert np.array_equal(policy.parameter, other.parameter)
+
+
+def raw(data, indices, indptr=(0, 2), d=D):
+    rows = csr_array((1, d))
+    rows.data, rows.indices, rows.indptr = np.array(data), np.array(indices), np.array(indptr)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        (coo_array(np.eye(2, D)), r"actions must .* CSR format, got the format 'coo'; actions.tocsr\(\)"),
+        (csc_array(np.eye(2, D)), "got the format 'csc'"),
+        (csr_array(np.eye(2, D - 1)), rf"actions must have shape \(n, {D}\) with n >= 1, got \(2, {D - 1}\)"),
+        (csr_array((0, D)), r"got \(0, 400\)"),
+        (csr_array(np.where(np.eye(2, D), np.inf, 0.0)), "actions must be finite, got inf"),
+        (csr_array(np.where(np.eye(2, D), np.nan, 0.0)), "actions must be finite, got nan"),
+        (csr_array(np.eye(2, D) * 1j), "actions must be an array of real numbers, got dtype complex128"),
+        (raw([1.0, 2.0], [0, D]), rf"actions must have indices in 0..{D - 1}, got {D}"),
+        (raw([1.0, 2.0], [-1, 3]), r"actions must have indices in 0..399, got -1"),
+        (raw([1.0, 2.0], [0, 3], (0, 3)), "actions must be a valid CSR array"),
+    ],
+)
+@pytest.mark.parametrize("is_sparse", [True, False])
+def test_what_is_no_action_set_is_refused_at_once(actions, message, is_sparse):
+    policy = SparsePolicy(maker(2, 4), D, 30) if is_sparse else maker(2, 4)(D)
+    with pytest.raises(ValueError, match=message):
+        policy.select(actions)
+    assert policy.rounds == 0
+
+
+def test_repeated_unsorted_and_zero_entries_mean_what_they_add_up_to():
+    messy = raw([1.0, 0.0, 2.0, 0.5], [9, 4, 3, 9], (0, 4))
+    before = messy.data.copy(), messy.indices.copy()
+    clean = csr_array(([2.0, 1.5], ([0, 0], [3, 9])), shape=(1, D))
+    for make in (lambda: SparsePolicy(maker(1, 4), D, 30), lambda: maker(1, 4)(D)):
+        one, other = make(), make()
+        for _ in range(3):
+            one.update(messy, 1)
+            other.update(clean, 1)
+        assert np.array_equal(one.parameter, other.parameter)
+        assert np.array_equal(one.scores(messy), other.scores(clean))
+    assert np.array_equal(messy.data, before[0])
+    assert np.array_equal(messy.indices, before[1])
+
+
+def test_whole_numbers_are_taken():
+    policy = SparsePolicy(maker(1, 4), D, 30)
+    policy.update(csr_array(np.eye(1, D, dtype=np.int8)), 1)
+    assert policy.parameter[0, 0] > 0
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        (csr_array(np.eye(2, D)), r"action must have shape \(400,\) or \(1, 400\), got \(2, 400\)"),
+        (np.ones(3), r"action must have shape \(400,\), got \(3,\)"),
+        (csr_array(np.where(np.eye(1, D), np.inf, 0.0)), "action must be finite"),
+    ],
+)
+def test_what_is_no_action_is_refused_and_nothing_is_learned(action, message):
+    policy = SparsePolicy(maker(1, 4), D, 30)
+    with pytest.raises(ValueError, match=message):
+        policy.update(action, 1)
+    with pytest.raises(ValueError, match=r"outcome must be in 0\.\.1"):
+        policy.update(csr_array(np.eye(1, D)), 2)
+    assert policy.rounds == 0
+    assert policy.features.used == 0
+
+
+def test_a_full_matrix_has_no_few_directions():
+    with pytest.raises(ValueError, match="LowRankCurvature such as FrequentDirections, got DenseCurvature"):
+        SparsePolicy(lambda d: oful(d, [1.0], **SETTINGS), 50)
+
+
+# -- the map ---------------------------------------------------------------------------------------------
+
+
+def test_coordinates_keep_inner_products_of_what_was_played():
+    rng = np.random.default_rng(6)
+    features = SparseFeatures(D, 5, 60)
+    rows = sparse_rows(rng, 40, 4) * rng.uniform(0.1, 10, (40, 1))
+    for row in rows:
+        features.extend(csr_array(row[None]), float(row @ row))
+    inside = features.coordinates(csr_array(rows))
+    np.testing.assert_allclose(inside @ inside.T, rows @ rows.T, atol=1e-12)
+    np.testing.assert_allclose(features.vectors(inside), rows, atol=1e-13)
+
+
+def test_a_rebuild_keeps_the_directions_that_it_is_given():
+    rng = np.random.default_rng(6)
+    features = SparseFeatures(D, 5, 60)
+    rows = sparse_rows(rng, 40, 4)
+    for row in rows:
+        features.extend(csr_array(row[None]), 1.0)
+    directions = np.linalg.qr(rng.standard_normal((features.used, 3)))[0]
+    vectors = features.vectors(np.pad(directions.T, ((0, 0), (0, features.size - features.used))))
+    features.rebuild(directions, 5)
+    np.testing.assert_allclose(features.vectors(np.eye(3, features.size)), vectors, atol=1e-14)
+    new = features.coordinates(csr_array(vectors))
+    np.testing.assert_allclose(new, np.eye(3, features.size), atol=1e-14)
