@@ -27,6 +27,7 @@ _MODULES = {
     "Study": "study",
     "Synthetic": "problems",
     "distances": "coverage",
+    "curvature_bytes": "memory",
     "held_bytes": "memory",
     "measured": "study",
     "movements": "convergence",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from compendium.experiments.setting import Setting
-from mlogb_core.curvature import FrequentDirections
+from mlogb_core.curvature import Curvature, FrequentDirections
 from mlogb_core.environments import SyntheticEnvironment
 from mlogb_core.policies import NewtonPolicy
 from mlogb_core.simulation import run_trial, trial_streams
@@ -35,7 +35,8 @@ def held_bytes(setting: Setting, policy: str = "eofd") -> int:
     Raises
     ------
     ValueError
-        If the policy has no curvature.
+        If the policy has no curvature, or one whose rank depends on the stream: `curvature_bytes` counts that
+        one in a game.
     """
     # The arrays have the same sizes for any problem of this K and d, so none of its data are needed.
     rewards = np.linspace(0.0, 1.0, setting.problem.n_outcomes + 1)[1:]
@@ -44,12 +45,33 @@ def held_bytes(setting: Setting, policy: str = "eofd") -> int:
     built = setting.policy(policy, environment, streams.policy)
     if not isinstance(built, NewtonPolicy):
         raise ValueError(f"policy must be one with a curvature, such as 'eofd' or 'oful', got {policy!r}")
+    if built.curvature.grows:
+        raise ValueError(
+            f"policy must be one whose memory does not depend on the stream, got {policy!r}: its rank grows, "
+            "and curvature_bytes counts what it holds during a game"
+        )
     if isinstance(built.curvature, FrequentDirections):
         rank, size = built.curvature.rank_bound, built.parameter.size
         full: dict[str, Any] = {"curvature.basis": np.eye(rank, size), "curvature.core": np.eye(rank)}
         built = type(built).from_state(built.state_dict() | full | {"curvature.reserved": rank})
     run_trial(environment, {policy: built}, 1, streams)
-    arrays = [value for value in vars(built.curvature).values() if isinstance(value, np.ndarray)]
+    return curvature_bytes(built.curvature)
+
+
+def curvature_bytes(curvature: Curvature[Any]) -> int:
+    """Bytes of the arrays that a curvature holds now; for one whose rank grows, it grows as well.
+
+    Parameters
+    ----------
+    curvature : Curvature
+        That of a policy between two rounds.
+
+    Returns
+    -------
+    int
+        Of the arrays as they are allocated, with the rows that are not in use yet.
+    """
+    arrays = [value for value in vars(curvature).values() if isinstance(value, np.ndarray)]
     owners = {id(owner): owner for owner in map(_owner, arrays)}
     return sum(owner.nbytes for owner in owners.values())
 
