@@ -160,7 +160,7 @@ def tail_bound(eigenvalues: ArrayLike, sketch_size: int, *, sharp: bool = False)
     (2.0, 1.0)
     """
     m = as_integer("sketch_size", sketch_size, minimum=1)
-    tails = _tails(_sorted(eigenvalues))
+    tails = _tails(sorted_eigenvalues(eigenvalues))
     k = np.arange(m + 1 if sharp else m)
     bounds = tails[np.minimum(k, tails.size - 1)] / (m + (1 if sharp else 0) - k)
     return float(bounds.min())
@@ -197,11 +197,27 @@ def tail_floor(eigenvalues: ArrayLike, sketch_size: int) -> float:
     1.0
     """
     m = as_integer("sketch_size", sketch_size, minimum=1)
-    values = _sorted(eigenvalues)
+    values = sorted_eigenvalues(eigenvalues)
     return float(values[m]) if m < values.size else 0.0
 
 
-def _sorted(eigenvalues: ArrayLike) -> Array:
+def sorted_eigenvalues(eigenvalues: ArrayLike) -> Array:
+    """The eigenvalues in falling order, checked.
+
+    Parameters
+    ----------
+    eigenvalues : (n,) array
+        In any order, n >= 1.
+
+    Returns
+    -------
+    (n,) array
+
+    Raises
+    ------
+    ValueError
+        If the shape is another one or a value is negative.
+    """
     values = as_finite("eigenvalues", eigenvalues)
     if values.ndim != 1 or values.size < 1:
         raise ValueError(f"eigenvalues must have shape (n,) with n >= 1, got {values.shape}")
