@@ -19,6 +19,8 @@ from mlogb_core.policies import (
 )
 from mlogb_core.radius import (
     ConstantRadius,
+    LogDetRadius,
+    ObservedRadius,
     RepairedRadius,
     RidgeRadius,
     TheoremRadius,
@@ -29,6 +31,8 @@ from mlogb_core.radius import (
 
 __all__ = [
     "ConstantRadius",
+    "LogDetRadius",
+    "ObservedRadius",
     "OptimisticPolicy",
     "RandomPolicy",
     "RepairedRadius",

@@ -31,6 +31,7 @@ _MODULES = {
     "measured": "study",
     "movements": "convergence",
     "publish": "study",
+    "radius_terms": "coverage",
     "track_sketch": "spectra",
 }
 
