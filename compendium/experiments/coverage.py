@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import joblib
@@ -167,7 +166,7 @@ class _Watched:
     def value(self, progress: Progress) -> float:
         return self.played.value(progress)
 
-    def describe(self) -> Mapping[str, Any]:
+    def describe(self) -> dict[str, Any]:
         return self.played.describe()
 
     def increment(self, played: PlayedRound) -> float:
