@@ -30,6 +30,8 @@ from mlogb_core.policies import (
 from mlogb_core.propensity import Propensities
 from mlogb_core.radius import (
     ConstantRadius,
+    LogDetRadius,
+    ObservedRadius,
     RepairedRadius,
     RidgeRadius,
     TheoremRadius,
@@ -41,6 +43,8 @@ from mlogb_core.radius import (
 __all__ = [
     "ConstantRadius",
     "Explanation",
+    "LogDetRadius",
+    "ObservedRadius",
     "OptimisticPolicy",
     "Propensities",
     "RandomPolicy",

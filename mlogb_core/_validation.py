@@ -253,6 +253,11 @@ def as_margin(name: str, value: Any) -> float:
     return float(array)
 
 
+def as_number(name: str, value: Any) -> float:
+    """Return `value` as a finite float, of either sign."""
+    return _as_number(name, value)
+
+
 def take(state: Mapping[str, Any], key: str) -> Any:
     """Return `state[key]`, or raise an error that names the missing key and those present."""
     if key not in state:

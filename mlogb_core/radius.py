@@ -3,7 +3,8 @@ r"""The confidence radius :math:`\beta_t` and the parameters that the theorem as
 The theorem's radius is a sum of terms, some of which grow with the steps that the policy has taken. At the
 paper's sizes it is far too large for a bonus, and the paper does not say how its experiments scaled it. Here
 the radius is therefore an object of its own with a `scale`: the theorem's (`TheoremRadius`), the smaller one
-of the theorem as repaired (`RepairedRadius`), a multiple of the first term (`RidgeRadius`), or a constant.
+of the theorem as repaired (`RepairedRadius`), the smallest, which adds up what the player observes
+(`ObservedRadius`, `LogDetRadius`), a multiple of the first term (`RidgeRadius`), or a constant.
 """
 
 from __future__ import annotations
@@ -14,8 +15,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from mlogb_core._validation import as_integer, as_non_negative, as_positive, as_probability, take
-from mlogb_core.link import remainder_constant, smoothness
+from mlogb_core.link import log_loss, remainder_constant, smoothness
+from mlogb_core.observed import (
+    PlayedRound,
+    log_det_surplus,
+    mixture_precision,
+    normalised_forecast,
+    round_surplus,
+)
 
 
 @dataclass(slots=True)
@@ -38,6 +48,10 @@ class Progress:
         :math:`\sum_{s \le t} \|(W_{s+1} - W_s) x_s\|_2^2`.
     hessian_movement : float
         :math:`\sum_{s \le t} \|W_{s+1} - W_s\|_{Z_s}^2`.
+    growth : float
+        By how much the ridge of the curvature exceeds :math:`\lambda`; 0 for the paper's sketch.
+    surplus : float or None
+        The sum of what the radius adds up over the rounds; None if nobody has added it up.
     """
 
     n_outcomes: int
@@ -50,10 +64,16 @@ class Progress:
     shrinkage: float = 0.0
     logit_movement: float = 0.0
     hessian_movement: float = 0.0
+    growth: float = 0.0
+    surplus: float | None = None
 
 
 class Radius(Protocol):
-    r"""A rule for the squared radius :math:`\beta_{t+1}` after t updates."""
+    r"""A rule for the squared radius :math:`\beta_{t+1}` after t updates.
+
+    A rule may have a method `increment(played)` besides, which takes a `PlayedRound` and returns a number;
+    the policy adds these numbers up in `Progress.surplus`.
+    """
 
     @property
     def needs_movement(self) -> bool:
@@ -294,11 +314,147 @@ class RepairedRadius(_SumOfTerms):
         }
 
 
+@dataclass(frozen=True)
+class _SumOverRounds(_Rule, ABC):
+    r"""A radius :math:`\lambda S^2 + 2\eta\ln\frac1\delta` plus what the rounds add, from `increment`."""
+
+    confidence: float
+    scale: float = 1.0
+
+    needs_movement = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "confidence", as_probability("confidence", self.confidence))
+        object.__setattr__(self, "scale", as_non_negative("scale", self.scale))
+
+    @abstractmethod
+    def increment(self, played: PlayedRound) -> float:
+        """What a round adds."""
+
+    def terms(self, progress: Progress) -> dict[str, float]:
+        r"""The terms of the sum by name, before the scale.
+
+        Parameters
+        ----------
+        progress : Progress
+            Where the policy stands.
+
+        Returns
+        -------
+        dict
+            Keys `ridge`, `martingale`, `surplus`, and `growth`, which is
+            :math:`4S^2(\alpha - \lambda)` for a curvature whose ridge has grown to :math:`\alpha`.
+
+        Raises
+        ------
+        ValueError
+            If the policy does not add up what the rounds add.
+        """
+        if progress.surplus is None:
+            raise ValueError(
+                f"radius must not be a {type(self).__name__} for this policy, which does not add up what it "
+                "observes; those of eofd, oful and the other constructors of mlogb_core.policies do"
+            )
+        eta, square = progress.step_size, progress.norm_bound**2
+        return {
+            "ridge": progress.regularization * square,
+            "martingale": -2.0 * eta * math.log(self.confidence),
+            "surplus": progress.surplus,
+            "growth": 4.0 * square * progress.growth,
+        }
+
+    def value(self, progress: Progress) -> float:
+        r""":math:`\beta_{t+1}`, clamped at 0, times the scale."""
+        return self.scale * max(sum(self.terms(progress).values()), 0.0)
+
+
+@dataclass(frozen=True)
+class ObservedRadius(_SumOverRounds):
+    r"""The radius of the confidence theorem in which every term is what the player has observed.
+
+    .. math::
+       \beta_{t+1} = \lambda S^2 + 2\eta\ln\tfrac1\delta + \sum_{s\le t}\Bigl[
+       2\eta\ln\frac{\sigma_{y_s}(W_{s+1}x_s)}{q_s(y_s)} + 2\eta\hat R_s - \|W_{s+1}-W_s\|_{Z_s}^2\Bigr]
+
+    with the forecast :math:`q_s`, which is made before the outcome, and :math:`\hat R_s` from
+    `observed_remainder`.
+
+    Parameters
+    ----------
+    confidence : float
+        :math:`\delta \in (0, 1)`, the probability of failure.
+    scale : float
+        Factor of the whole sum; 1 is the theorem.
+    forecast : {"normalised", "plug-in"}
+        :math:`q_s`: `normalised_forecast`, or the model's own probabilities :math:`\sigma(W_sx_s)`.
+
+    Notes
+    -----
+    Derivation: notebook ``21_usable_radius``. It assumes exact steps from :math:`W_1 = 0`, a true parameter
+    of norm at most S, and a step size of at least half the best constant of exp-concavity. There is no
+    condition on :math:`\lambda`, and no dimension in the formula. For a curvature whose ridge grows,
+    :math:`4S^2` times the growth is added.
+    """
+
+    forecast: str = "normalised"
+
+    kind = "observed"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.forecast not in ("normalised", "plug-in"):
+            raise ValueError(f"forecast must be 'normalised' or 'plug-in', got {self.forecast!r}")
+
+    def increment(self, played: PlayedRound) -> float:
+        """What a round adds: `round_surplus` under the forecast."""
+        if self.forecast == "plug-in":
+            outcomes = range(played.before.size + 1)
+            return round_surplus(played, [-log_loss(played.before, y) for y in outcomes])
+        numbers = played.length, played.step_size, played.norm_bound
+        return round_surplus(played, normalised_forecast(played.before, played.block, *numbers))
+
+
+@dataclass(frozen=True)
+class LogDetRadius(_SumOverRounds):
+    r"""The radius that adds up determinants: a bound of `ObservedRadius` with a Gaussian mixture as forecast.
+
+    .. math::
+       \beta_{t+1} = \lambda S^2 + 2\eta\ln\tfrac1\delta + \sum_{s\le t}\Bigl[
+       \eta\ln\det\Bigl(I + \frac{\chi_s}{c_s}\nabla\sigma(W_{s+1}x_s)A_s\Bigr) + 2\eta\hat R_s
+       - (1 - \eta c_s)\|W_{s+1}-W_s\|_{Z_s}^2\Bigr]
+
+    with :math:`c_s` from `mixture_precision`, and :math:`\chi_s = (e^v - 1)/v` at
+    :math:`v = 2L\|A_s\|_2/c_s`.
+
+    Parameters
+    ----------
+    confidence : float
+        :math:`\delta \in (0, 1)`, the probability of failure.
+    scale : float
+        Factor of the whole sum; 1 is the theorem.
+
+    Notes
+    -----
+    Derivation: notebook ``21_usable_radius``; conditions as for `ObservedRadius`.
+    """
+
+    kind = "log-det"
+
+    def increment(self, played: PlayedRound) -> float:
+        """What a round adds: `log_det_surplus` with the smallest slope that is valid."""
+        c = mixture_precision(played)
+        largest = float(np.linalg.eigvalsh(played.block)[-1])
+        slope = exponential_slope(2.0 * smoothness(played.before.size) * max(largest, 0.0) / c)
+        return log_det_surplus(played, c, slope)
+
+
 _RADII: dict[str, Any] = {
     "constant": ConstantRadius,
     "ridge": RidgeRadius,
     "theorem": TheoremRadius,
     "repaired": RepairedRadius,
+    "observed": ObservedRadius,
+    "log-det": LogDetRadius,
 }
 
 
@@ -308,7 +464,7 @@ def radius_from(description: Mapping[str, Any]) -> Radius:
     Parameters
     ----------
     description : mapping
-        `kind` (constant, ridge, theorem or repaired) and the numbers of that rule.
+        `kind` (constant, ridge, theorem, repaired, observed or log-det) and the numbers of that rule.
 
     Returns
     -------

@@ -32,6 +32,7 @@ _MODULES = {
     "measured": "study",
     "movements": "convergence",
     "publish": "study",
+    "radius_terms": "coverage",
     "track_sketch": "spectra",
 }
 

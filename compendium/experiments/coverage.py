@@ -1,29 +1,46 @@
-"""How often the confidence region contains the true parameter while a policy plays."""
+"""Whether the confidence region holds the truth while a policy plays, and how large its radius is."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import joblib
 import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
+from compendium.experiments.execution import Orders
 from compendium.experiments.problems import Synthetic
 from compendium.experiments.setting import Setting
-from mlogb_core.environments import SyntheticInstance
+from compendium.theory.mixture import ville_radius_terms
+from compendium.theory.usable_radius import mix_loss_radius_terms
+from mlogb_core.curvature import LowRankCurvature
+from mlogb_core.environments import Environment, SyntheticInstance
+from mlogb_core.link import jacobian, outcome_probabilities
+from mlogb_core.observed import PlayedRound
 from mlogb_core.policies import OptimisticPolicy
-from mlogb_core.simulation import Round, run_trial, trial_streams
+from mlogb_core.radius import LogDetRadius, ObservedRadius, Progress, Radius, TheoremRadius
+from mlogb_core.simulation import Round, Streams, run_trial, trial_streams
+
+#: Up to this many parameters the dense matrix is as fast as its parts.
+_SMALL = 50
 
 
-def distances(setting: Setting, n_rounds: int, n_trials: int, *, seed: int, experiment: str) -> pd.DataFrame:
-    r"""Play trials and divide the distance between truth and estimate by the radius in every round.
+def distances(
+    setting: Setting, n_rounds: int, n_trials: int, *, seed: int, experiment: str, policy: str = "eofd"
+) -> pd.DataFrame:
+    r"""Distance of the truth from the estimate, over the radius, in every trial.
 
     Parameters
     ----------
     setting : Setting
-        A synthetic problem, whose true parameter is known, and the parameters; EOFD-MLogB plays.
+        A synthetic problem, whose true parameter is known, and the parameters.
     n_rounds, n_trials : int
         T and the number of trials.
     seed, experiment
         They choose the random streams.
+    policy : str
+        Who plays, by its name in `compendium.experiments.policies`: an optimistic policy.
 
     Returns
     -------
@@ -38,8 +55,127 @@ def distances(setting: Setting, n_rounds: int, n_trials: int, *, seed: int, expe
         If the problem is not synthetic.
     """
     true_parameter(setting, seed, experiment, 0)  # raises the error before anything is played
+    # Trials in blocks, so that a worker is sent few and long pieces of work.
+    blocks = np.array_split(np.arange(n_trials), min(n_trials, 4 * Orders.from_environment().jobs))
+    played = joblib.Parallel(n_jobs=Orders.from_environment().jobs)(
+        joblib.delayed(_games)(setting, n_rounds, seed, experiment, block.tolist(), policy)
+        for block in blocks
+    )
+    return pd.DataFrame([row for rows in played for row in rows])
+
+
+def _trials(
+    setting: Setting, n_rounds: int, seed: int, experiment: str, trials: list[int], name: str
+) -> list[dict[str, float]]:
     with threadpool_limits(limits=1):
-        return pd.DataFrame([_row(setting, n_rounds, seed, experiment, trial) for trial in range(n_trials)])
+        return [_row(setting, n_rounds, seed, experiment, trial, name) for trial in trials]
+
+
+def _row(
+    setting: Setting, n_rounds: int, seed: int, experiment: str, trial: int, name: str
+) -> dict[str, float]:
+    """Play one trial and return its row of the table."""
+    environment, streams, policy, truth = _opening(setting, seed, experiment, trial, name)
+    ratios = [_ratio(policy, truth)]
+
+    def observe(_: Round) -> None:
+        ratios.append(_ratio(policy, truth))
+
+    played = run_trial(environment, {name: policy}, n_rounds, streams, observe)
+    regret = float(np.cumsum(played.regret)[-1])
+    return {"trial": trial, "largest": max(ratios), "last": ratios[-1], "regret": regret}
+
+
+def radius_terms(
+    setting: Setting, n_rounds: int, *, confidence: float, seed: int, experiment: str, policy: str = "eofd"
+) -> pd.DataFrame:
+    r"""The terms of every radius at the end of one trial, all of the same rounds.
+
+    Parameters
+    ----------
+    setting : Setting
+        A synthetic problem with actions of norm 1 at most, and the parameters; its radius plays.
+    n_rounds : int
+        T.
+    confidence : float
+        :math:`\delta` of all radii.
+    seed, experiment
+        They choose the random streams.
+    policy : str
+        Who plays, by its name in `compendium.experiments.policies`: an optimistic policy.
+
+    Returns
+    -------
+    DataFrame
+        One row per radius: `data`, the sum of its terms other than `ridge`, :math:`\lambda S^2`, and
+        `confidence`, :math:`2\eta\ln\frac1\delta`; `beta`, all terms; and `distance`,
+        :math:`\|W_{T+1} - W_\star\|_{Z_{T+1}}^2`. What the printed radius has in place of the second is in
+        `data`.
+
+    Raises
+    ------
+    ValueError
+        If the problem is not synthetic.
+    """
+    environment, streams, player, truth = _opening(setting, seed, experiment, 0, policy)
+    watched = _Watched(player.radius)
+    player.radius = watched
+    with threadpool_limits(limits=1):
+        run_trial(environment, {policy: player}, n_rounds, streams)
+    progress = player.progress
+    repaired = ville_radius_terms(progress, confidence)
+    ridge, certainty = repaired["ridge"], repaired["martingale"]
+    seen = ville_radius_terms(progress, confidence, trace=watched.traces)
+    mix_loss = mix_loss_radius_terms(
+        watched.log_dets,
+        regularization=progress.regularization,
+        step_size=progress.step_size,
+        norm_bound=progress.norm_bound,
+        confidence=confidence,
+    )
+    wholes = {
+        "repaired, traces seen": sum(seen.values()),
+        "repaired": sum(repaired.values()),
+        "mix loss": sum(mix_loss.values()),
+        "printed": TheoremRadius(confidence).value(progress),
+    }
+    data = watched.sums | {name: whole - ridge - certainty for name, whole in wholes.items()}
+    table = pd.DataFrame(
+        {"radius": list(data), "ridge": ridge, "confidence": certainty, "data": data.values()}
+    )
+    table["beta"] = table["ridge"] + table["confidence"] + table["data"]
+    return table.assign(distance=_squared_distance(player, truth))
+
+
+class _Watched:
+    """A radius that plays as another one, and adds up what several would add."""
+
+    needs_movement = True
+
+    def __init__(self, played: Radius) -> None:
+        self.played = played
+        self.radii = {
+            "observed": ObservedRadius(0.5),
+            "observed, plug-in": ObservedRadius(0.5, forecast="plug-in"),
+            "determinants": LogDetRadius(0.5),
+        }
+        self.sums = dict.fromkeys(self.radii, 0.0)
+        self.traces = self.log_dets = 0.0
+
+    def value(self, progress: Progress) -> float:
+        return self.played.value(progress)
+
+    def describe(self) -> dict[str, Any]:
+        return self.played.describe()
+
+    def increment(self, played: PlayedRound) -> float:
+        seen = jacobian(outcome_probabilities(played.after)) @ played.block
+        self.traces += float(np.trace(seen))
+        self.log_dets += float(np.linalg.slogdet(np.eye(len(seen)) + seen)[1])
+        for name, radius in self.radii.items():
+            self.sums[name] += radius.increment(played)
+        own = getattr(self.played, "increment", None)
+        return float(own(played)) if own else 0.0
 
 
 def true_parameter(setting: Setting, seed: int, experiment: str, trial: int) -> np.ndarray:
@@ -55,24 +191,24 @@ def true_parameter(setting: Setting, seed: int, experiment: str, trial: int) -> 
     return instance.parameter
 
 
-def _row(setting: Setting, n_rounds: int, seed: int, experiment: str, trial: int) -> dict[str, float]:
-    """Play one trial and return its row of the table."""
-    environment = setting.problem.environment()
-    streams = trial_streams(seed, experiment, trial)
-    policy = setting.policy("eofd", environment, streams.policy)
-    assert isinstance(policy, OptimisticPolicy)
+def _opening(
+    setting: Setting, seed: int, experiment: str, trial: int, name: str
+) -> tuple[Environment, Streams, OptimisticPolicy, np.ndarray]:
+    """What a trial begins with: environment, streams, the policy of this name, and the true parameter."""
     truth = true_parameter(setting, seed, experiment, trial)
-    ratios = [_ratio(policy, truth)]
-
-    def observe(_: Round) -> None:
-        ratios.append(_ratio(policy, truth))
-
-    played = run_trial(environment, {"eofd": policy}, n_rounds, streams, observe)
-    regret = float(np.cumsum(played.regret)[-1])
-    return {"trial": trial, "largest": max(ratios), "last": ratios[-1], "regret": regret}
+    environment, streams = setting.problem.environment(), trial_streams(seed, experiment, trial)
+    policy = setting.policy(name, environment, streams.policy)
+    assert isinstance(policy, OptimisticPolicy)
+    return environment, streams, policy, truth
 
 
 def _ratio(policy: OptimisticPolicy, truth: np.ndarray) -> float:
-    error = (policy.parameter - truth).reshape(-1)
-    squared = float(error @ policy.curvature.dense() @ error)
-    return squared / policy.beta if policy.beta > 0.0 else np.inf
+    return _squared_distance(policy, truth) / policy.beta if policy.beta > 0.0 else np.inf
+
+
+def _squared_distance(policy: OptimisticPolicy, truth: np.ndarray) -> float:
+    error, curvature = (policy.parameter - truth).reshape(-1), policy.curvature
+    if isinstance(curvature, LowRankCurvature) and error.size > _SMALL:
+        inside = curvature.basis @ error
+        return float(curvature.ridge * (error @ error) + inside @ curvature.core @ inside)
+    return float(error @ curvature.dense() @ error)

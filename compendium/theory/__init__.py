@@ -7,5 +7,6 @@ Notebooks and tests call these functions; no policy does, so that a change here 
 
 from compendium.theory.confidence import cancelling_regularization
 from compendium.theory.sketch import sketch_factor
+from compendium.theory.usable_radius import smallest_step_size
 
-__all__ = ["cancelling_regularization", "sketch_factor"]
+__all__ = ["cancelling_regularization", "sketch_factor", "smallest_step_size"]

@@ -235,6 +235,29 @@ def sharp_sum_bound(stream: Stream) -> float:
     return min(forms)
 
 
+def log_det_sum_bound(stream: Stream) -> float:
+    r"""Bound of :math:`\sum_{s \le t}\ln\det(I + \nabla\sigma(W_{s+1}x_s)\,A_s)` under the sketch.
+
+    .. math:: m\ln\Bigl(1 + \frac{(\tau_KD^2t - (m+1)\rho_{1:t})_+}{m\lambda}\Bigr)
+              + \min(m + K, Kd)\,\frac{\rho_{1:t}}\lambda
+
+    Parameters
+    ----------
+    stream : Stream
+        The stream, for any :math:`\lambda > 0`, with a sketch of buffer 1.
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Each term is the growth of :math:`\ln|Z|` by a round, and the shrinks take away at most the second part.
+    `sharp_sum_bound` bounds the traces by a multiple of this.
+    """
+    return _potential(stream, stream.largest_trace * stream.n_rounds, stream.regularization)
+
+
 def uncertainty_sum_bound(stream: Stream, kappa: float, *, updated: bool = False) -> float:
     r"""Bound of :math:`\sum_{s \le t}\operatorname{tr}((I \otimes x_sx_s^\top)\,Z^{-1})`, the paper's.
 

@@ -192,13 +192,14 @@ class CompiledPolicy(OptimisticPolicy):
         moved = 0.0, 0.0
         if self.radius.needs_movement:
             moved = movement(self.parameter, parameter, action, outcome, self.step_size, multiplier)
+        surplus = self._surplus_of(action, outcome, parameter, moved[1])
         if isinstance(self.curvature, DenseCurvature):
             self._change_inverse(parameter, action, image)
         elif isinstance(self.curvature, GrowingRidge):
             self.curvature._end_round(trace)
         else:
             self._add(core, largest)
-        return Learned(parameter, moved)
+        return Learned(parameter, moved, surplus=surplus)
 
     def _step(self, action: Array, image: Array, outcome: int) -> Step:
         """The projected step, with the new core in the joint basis."""

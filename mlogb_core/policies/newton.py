@@ -8,6 +8,7 @@ curvature. Policies differ in how they select: by a bonus (`OptimisticPolicy`) o
 from __future__ import annotations
 
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
@@ -25,6 +26,7 @@ from mlogb_core._validation import (
     as_margin,
     as_matrix,
     as_non_negative,
+    as_number,
     as_outcome,
     as_positive,
     as_rewards,
@@ -35,6 +37,7 @@ from mlogb_core.choice import TIE_TOLERANCE
 from mlogb_core.curvature import Curvature
 from mlogb_core.curvature.base import curvature_class
 from mlogb_core.link import jacobian_factor, loss_residual, outcome_probabilities
+from mlogb_core.observed import PlayedRound
 from mlogb_core.radius import Progress, Radius, radius_from
 
 # In a ball of smaller radius S the slopes of the root search, which are of order S^3, can underflow.
@@ -54,11 +57,14 @@ class Learned(NamedTuple):
         The two lengths of `movement`, or zeros if the radius does not need them.
     coordinates : array or None
         Coordinates of the parameter, if the curvature keeps track of them.
+    surplus : float
+        What the radius adds up of the round, or 0 if it adds up nothing.
     """
 
     parameter: Array
     movement: tuple[float, float]
     coordinates: Array | None = None
+    surplus: float = 0.0
 
 
 class NewtonPolicy(Owned, ABC):
@@ -126,6 +132,7 @@ class NewtonPolicy(Owned, ABC):
         self.smallest_margin = np.inf
         self._logit_movement = 0.0
         self._hessian_movement = 0.0
+        self._surplus = 0.0
 
     @property
     def curvature(self) -> Curvature[Any]:
@@ -175,6 +182,8 @@ class NewtonPolicy(Owned, ABC):
             curvature.shrinkage,
             self._logit_movement,
             self._hessian_movement,
+            curvature.ridge - curvature.regularization,
+            self._surplus,
         )
 
     @np.errstate(under="ignore")
@@ -224,9 +233,10 @@ class NewtonPolicy(Owned, ABC):
         action = as_vector("action", action, self._curvature.n_features)
         outcome = as_outcome(outcome, self._curvature.n_outcomes)
         try:
-            self._parameter, moved, self._coordinates = self._learn(action, outcome)
+            self._parameter, moved, self._coordinates, surplus = self._learn(action, outcome)
         except (ArithmeticError, LinAlgError) as error:
             raise self._named(error) from error
+        self._surplus += surplus
         self._logit_movement += moved[0]
         self._hessian_movement += moved[1]
         self.rounds += 1
@@ -257,6 +267,7 @@ class NewtonPolicy(Owned, ABC):
                 "logit_movement": self._logit_movement,
                 "hessian_movement": self._hessian_movement,
             }
+            | ({"surplus": self._surplus} if self._adds_up else {})
         )
 
     @classmethod
@@ -326,6 +337,8 @@ class NewtonPolicy(Owned, ABC):
         self.smallest_margin = as_margin("smallest_margin", take(state, "smallest_margin"))
         self._logit_movement = as_non_negative("logit_movement", take(state, "logit_movement"))
         self._hessian_movement = as_non_negative("hessian_movement", take(state, "hessian_movement"))
+        if self._adds_up:
+            self._surplus = as_number("surplus", take(state, "surplus"))
         if "coordinates" in state and not self.compiled:  # The kernels use no coordinates.
             coordinates = as_finite("coordinates", state["coordinates"]).copy()
             self.curvature.check_coordinates(self.parameter, coordinates)
@@ -353,8 +366,35 @@ class NewtonPolicy(Owned, ABC):
         moved = 0.0, 0.0
         if self.radius.needs_movement:
             moved = movement(parameter, new, action, residual, factor, self.step_size, multiplier)
+        surplus = self._surplus_of(action, outcome, new, moved[1])
         added = jacobian_factor(outcome_probabilities(np.dot(new, action)))
-        return Learned(new, moved, curvature.add(frame, added, coordinates))
+        return Learned(new, moved, curvature.add(frame, added, coordinates), surplus)
+
+    @property
+    def _adds_up(self) -> bool:
+        """Whether the radius adds up something over the rounds."""
+        return callable(getattr(self.radius, "increment", None))
+
+    def _surplus_of(self, action: Array, outcome: int, new: Array, hessian_movement: float) -> float:
+        """What the radius adds up of a round, whose Hessian the curvature does not have yet."""
+        if not self._adds_up:
+            return 0.0
+        image = self._image_of(action)
+        block = self._curvature.inverse_blocks(action[None], None if image is None else image[None])[0]
+        played = PlayedRound(
+            np.dot(self._parameter, action),
+            np.dot(new, action),
+            outcome,
+            block,
+            float(np.linalg.norm(action)),
+            hessian_movement,
+            self.step_size,
+            self.norm_bound,
+        )
+        surplus = float(self.radius.increment(played))  # type: ignore[attr-defined]  # `_adds_up` has found it.
+        if not math.isfinite(surplus):
+            raise ArithmeticError(f"the radius cannot add up the round: it found {surplus}")
+        return surplus
 
     def _image_of(self, action: Array) -> Array | None:
         """The image of the action under the curvature, if selecting has computed it."""

@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from variants import make
 
-from mlogb_core import ConstantRadius, RepairedRadius, RidgeRadius, TheoremRadius, radius_from
+from mlogb_core import (
+    ConstantRadius,
+    LogDetRadius,
+    ObservedRadius,
+    RepairedRadius,
+    RidgeRadius,
+    TheoremRadius,
+    radius_from,
+)
 from mlogb_core.link import smoothness
 from mlogb_core.radius import Progress, scaled_parameters, theorem_parameters
 
@@ -182,6 +190,8 @@ def test_scaled_parameters_reject(arguments):
         TheoremRadius(0.05),
         TheoremRadius(0.01, action_bound=2.0, scale=1e-3, smoothness=0.4),
         RepairedRadius(0.05, action_bound=2.0, scale=1e-3),
+        ObservedRadius(0.05, scale=0.5, forecast="plug-in"),
+        LogDetRadius(0.05),
     ],
 )
 def test_a_description_rebuilds_the_radius(radius):
@@ -194,7 +204,7 @@ def test_a_description_rebuilds_the_radius(radius):
     ("description", "message"),
     [
         ({}, "no entry 'kind'"),
-        ({"kind": "square"}, r"radius kind must be one of \['constant', 'repaired', .*\], got 'square'"),
+        ({"kind": "square"}, r"radius kind must be one of \['constant', 'log-det', .*\], got 'square'"),
         ({"kind": "ridge"}, "ridge.*scale"),
         ({"kind": "ridge", "beta": 1.0}, "ridge.*beta"),
         ({"kind": "constant", "beta": 1.0, "scale": 1.0}, "constant.*scale"),
@@ -212,6 +222,12 @@ def test_a_description_rebuilds_the_radius(radius):
         ({"kind": "theorem", "confidence": 0.1, "smoothness": 0.0}, "smoothness must be positive"),
         ({"kind": "repaired", "confidence": 1.0}, "confidence must lie strictly between 0 and 1"),
         ({"kind": "repaired", "confidence": 0.1, "smoothness": 0.0}, "smoothness must be positive"),
+        ({"kind": "observed", "confidence": 0.0}, "confidence must lie strictly between 0 and 1"),
+        (
+            {"kind": "observed", "confidence": 0.1, "forecast": "best"},
+            "forecast must be 'normalised' or 'plug-in'",
+        ),
+        ({"kind": "log-det", "confidence": 0.1, "scale": -1.0}, "scale must be at least 0"),
     ],
 )
 def test_radius_from_rejects(description, message):

@@ -9,12 +9,13 @@ import pandas as pd
 import pytest
 
 from compendium.experiments.convergence import movements
-from compendium.experiments.coverage import distances
+from compendium.experiments.coverage import distances, radius_terms
 from compendium.experiments.problems import Digits, Synthetic
 from compendium.experiments.setting import Setting
 from compendium.experiments.spectra import track_sketch
 from mlogb_core.link import jacobian, outcome_probabilities
-from mlogb_core.simulation import trial_streams
+from mlogb_core.radius import TheoremRadius
+from mlogb_core.simulation import run_trial, trial_streams
 
 SETTING = Setting(
     name="small", problem=Synthetic(dimension=5, rewards=(0.5, 1.0), parameter_norm=2.0), sketch_size=4,
@@ -61,6 +62,35 @@ def test_with_a_radius_of_zero_the_distance_is_infinite():
 def test_distances_need_a_known_parameter():
     with pytest.raises(ValueError, match="so the problem synthetic, got Digits"):
         distances(SETTING.model_copy(update={"problem": Digits()}), 3, 1, seed=3, experiment="observed")
+
+
+def test_radius_terms_are_those_of_a_policy_that_plays_by_each_radius():
+    """The radius that plays is the one that is compared, so that all meet the same rounds."""
+    kinds = {"observed": {}, "observed, plug-in": {"forecast": "plug-in"}, "determinants": {}, "repaired": {}}
+    for name, own in kinds.items():
+        kind = "log-det" if name == "determinants" else name.split(",")[0]
+        radius = {"kind": kind, "confidence": 0.1} | own
+        one = SETTING.model_copy(update={"radius": radius, "regularization": 2.0})
+        table = radius_terms(one, 20, confidence=0.1, seed=3, experiment="observed").set_index("radius")
+        environment, streams = one.problem.environment(), trial_streams(3, "observed", 0)
+        policy = one.policy("eofd", environment, streams.policy)
+        truth = environment.instance(trial_streams(3, "observed", 0).instance).parameter
+        run_trial(environment, {"eofd": policy}, 20, streams)
+        error = (policy.parameter - truth).ravel()
+        assert table.loc[name, "beta"] == pytest.approx(policy.beta, rel=1e-12)
+        assert table.loc[name, "distance"] == pytest.approx(
+            error @ policy.curvature.dense() @ error, rel=1e-12
+        )
+    assert table.loc["printed", "beta"] == pytest.approx(TheoremRadius(0.1).value(policy.progress))
+    assert (table["ridge"] == 8.0).all()
+    assert table.loc["mix loss", "data"] > table.loc["determinants", "data"] > 0.0
+
+
+def test_a_large_matrix_is_measured_by_its_parts(monkeypatch):
+    dense = distances(SETTING, 20, 2, seed=3, experiment="observed")
+    monkeypatch.setattr("compendium.experiments.coverage._SMALL", 1)
+    parts = distances(SETTING, 20, 2, seed=3, experiment="observed")
+    pd.testing.assert_frame_equal(parts, dense, rtol=1e-10)
 
 
 def test_movements_are_the_steps_and_the_error_of_each_trial():
