@@ -58,7 +58,7 @@ def distances(
     # Trials in blocks, so that a worker is sent few and long pieces of work.
     blocks = np.array_split(np.arange(n_trials), min(n_trials, 4 * Orders.from_environment().jobs))
     played = joblib.Parallel(n_jobs=Orders.from_environment().jobs)(
-        joblib.delayed(_games)(setting, n_rounds, seed, experiment, block.tolist(), policy)
+        joblib.delayed(_trials)(setting, n_rounds, seed, experiment, block.tolist(), policy)
         for block in blocks
     )
     return pd.DataFrame([row for rows in played for row in rows])
