@@ -76,7 +76,7 @@ class DiagonalCurvature(Curvature[DiagonalFrame]):
     ) -> Array:
         """The (n, K, K) blocks A(x), which are diagonal; `squares` is not used."""
         inside = self.images(actions) if images is None else images
-        return np.asarray(inside * np.eye(self.n_outcomes))
+        return diagonal_matrices(inside[:, :, 0])
 
     @np.errstate(under="ignore")
     def sample(self, normal: Array) -> Array:
@@ -184,3 +184,11 @@ class DiagonalCurvature(Curvature[DiagonalFrame]):
         """A lower bound of the multiplier, as in `LowRankCurvature`: a Newton step with the slope of Z."""
         norm = length(point.reshape(-1))
         return (norm / norm_bound - 1.0) * norm**2 / float((np.square(point) / self.diagonal).sum())
+
+
+def diagonal_matrices(entries: Array) -> Array:
+    """The (n, K, K) diagonal matrices of (n, K) entries, which may be infinite."""
+    n, K = entries.shape
+    matrices = np.zeros((n, K, K))
+    matrices.reshape(n, K * K)[:, :: K + 1] = entries
+    return matrices

@@ -14,7 +14,7 @@ import numpy as np
 from mlogb_core._linalg import length
 from mlogb_core._validation import Array, as_non_negative, as_positive, squared_lengths, take
 from mlogb_core.curvature.base import Curvature, check_regularization
-from mlogb_core.curvature.diagonal import DiagonalCurvature, DiagonalFrame
+from mlogb_core.curvature.diagonal import DiagonalCurvature, DiagonalFrame, diagonal_matrices
 
 
 class GrowingRidge(DiagonalCurvature):
@@ -74,7 +74,7 @@ class GrowingRidge(DiagonalCurvature):
     ) -> Array:
         r"""The (n, K, K) blocks :math:`A(x) = \|x\|^2 I/\lambda_t`; `images` is not used."""
         squares = squared_lengths(actions) if squares is None else squares
-        return np.asarray((squares / self.ridge)[:, None, None] * np.eye(self.n_outcomes))
+        return diagonal_matrices(np.repeat(squares[:, None] / self.ridge, self.n_outcomes, axis=1))
 
     @np.errstate(under="ignore")
     def add(self, frame: DiagonalFrame, factor: Array, coordinates: Array | None = None) -> None:

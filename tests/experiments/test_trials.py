@@ -47,8 +47,9 @@ def make_spec(setting=(), problem=(), **changes):
 
 @pytest.fixture(scope="module")
 def computed():
-    """A trial with all policies of the registry, and its table; a narrow budget would play as OFUL does."""
-    spec = make_spec({"policies": POLICIES, "parameters": {"budgeted-eofd": {"budget": 100.0}}})
+    """A trial with all policies of the registry, and its table; narrow budgets would play as OFUL does."""
+    budgets = {"budgeted-eofd": {"budget": 100.0}, "dyadic-eofd": {"budget": 4.0}}
+    spec = make_spec({"policies": POLICIES, "parameters": budgets})
     return spec, spec.compute()
 
 
