@@ -112,9 +112,9 @@ def newton_steps(start: float, tolerance: float) -> int:
     r"""Number of steps of :math:`a \leftarrow \frac12a(3 - a^2)` until :math:`1 - a` is small.
 
     This is Newton's method on :math:`\|w(\nu)\|^2 = S^2` for a matrix with one eigenvalue :math:`\zeta`, in
-    :math:`a = (\zeta + \nu)/(\zeta + \nu_*)`. Started at :math:`\nu = 0`, it needs no more steps for a spectrum
-    in :math:`[\zeta_{\min}, \zeta_{\max}]` than from :math:`a = \zeta_{\min}/(\zeta_{\min} + \nu_*)`; nor does
-    Newton's method on :math:`1/\|w(\nu)\|`.
+    :math:`a = (\zeta + \nu)/(\zeta + \nu_*)`. Started at :math:`\nu = 0`, it needs no more steps for a
+    spectrum in :math:`[\zeta_{\min}, \zeta_{\max}]` than from
+    :math:`a = \zeta_{\min}/(\zeta_{\min} + \nu_*)`; nor does Newton's method on :math:`1/\|w(\nu)\|`.
 
     Parameters
     ----------
