@@ -138,9 +138,9 @@ def jacobian_factor(probabilities: Array) -> Array:
 
 @np.errstate(under="ignore")
 def reward_curvature(probabilities: Array, rewards: ArrayLike) -> Array:
-    r"""Hessian of the expected reward in the logits, :math:`D^2\sigma(z)[r]`.
+    r"""Hessian of the expected reward in the logits, :math:`\nabla^2\sigma(z)[r]`.
 
-    .. math:: D^2\sigma(z)[r] = \sum_k r_k \sigma_k \bigl(2\sigma\sigma^\top -
+    .. math:: \nabla^2\sigma(z)[r] = \sum_k r_k \sigma_k \bigl(2\sigma\sigma^\top -
               \operatorname{diag}(\sigma) - e_k\sigma^\top - \sigma e_k^\top + e_k e_k^\top\bigr)
 
     Parameters
@@ -329,7 +329,7 @@ def smoothness(n_outcomes: int) -> float:
 
 
 def remainder_constant(n_outcomes: int) -> float:
-    r"""The smallest c with :math:`|D^3\psi(z)[h, k, k]| \le c\,\|h\|\,\|k\|^2`, which is :math:`\gamma_KM_K`.
+    r"""The smallest c with :math:`|\nabla^3\psi(z)[h, k, k]| \le c\,\|h\|\,\|k\|^2`: :math:`\gamma_KM_K`.
 
     .. math:: \gamma_1M_1 = \frac{1}{6\sqrt3}, \qquad \gamma_KM_K = \frac{\sqrt2}{3\sqrt3} \quad (K \ge 2)
 

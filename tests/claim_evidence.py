@@ -32,9 +32,11 @@ def noticed(cells: Iterable[str], claims: Iterable[str]) -> dict[str, str]:
     """What failed for each of the claims, by claim; a claim that noticed nothing is left out.
 
     A line of evidence that is untrue does not stop the run, unless all claims have noticed: the evidence of
-    each is asked. Any other error does, as the notebook could not be executed.
+    each is asked. Any other error leaves out the rest of its cell, and the later cells run without it. A
+    claim whose evidence says nothing then has noticed by the first error, as the notebook could not be
+    executed.
     """
-    wanted, found = set(claims), {}
+    wanted, found, stopped = set(claims), {}, ""
     cell = 0
 
     def asked(function: Callable[..., None]) -> Callable[..., None]:
@@ -58,17 +60,19 @@ def noticed(cells: Iterable[str], claims: Iterable[str]) -> dict[str, str]:
             setattr(evidence, name, asked(function))
         with contextlib.redirect_stdout(io.StringIO()):
             for cell, source in enumerate(cells, start=1):  # `call` reads it
-                exec(compile(source, f"<cell {cell}>", "exec"), vars(module))
+                try:
+                    exec(compile(source, f"<cell {cell}>", "exec"), vars(module))
+                except _AllNoticed:
+                    raise
+                except Exception as error:
+                    stopped = stopped or f"cell {cell} stops: {type(error).__name__}: {error}"
     except _AllNoticed:
         pass
-    except Exception as error:
-        for claim in wanted - found.keys():
-            found[claim] = f"cell {cell} stops: {type(error).__name__}: {error}"
     finally:
         sys.modules["__main__"] = main
         for name, function in originals.items():
             setattr(evidence, name, function)
-    return found
+    return found | (dict.fromkeys(wanted - found.keys(), stopped) if stopped else {})
 
 
 def main(notebook: str, *claims: str) -> None:

@@ -8,7 +8,8 @@ then 1.
 With ``--claims`` the faults are those of ``claim_mutants.yml``, each behind one claim or several, and
 the judge is the evidence of these claims: the code of their notebooks runs in the copy. A claim whose
 evidence survives is not verified. Its table, ``claim_mutants.md``, is written after each fault, and a
-row is kept while the faulty file and the code of the notebooks stay what they were.
+row is kept while the fault, the faulty file and the code of the notebooks stay what they were. Two runs
+for two notebooks may go side by side, as each reads the table again before it writes.
 
     python tests/mutation.py [--jobs 2] [--only sign-of-the-gradient]
     python tests/mutation.py --claims [--jobs 2] [--notebook 02] [--only shrink-adds] [--again]
@@ -42,6 +43,7 @@ CLAIM_TABLE = HERE / "claim_mutants.md"
 COPIED = ("mlogb_core", "compendium", "tests", "conftest.py", "pyproject.toml", "experiments.yml")
 NO_TESTS = 5  # pytest's exit code
 LIMIT = 900.0  # a fault can make a loop endless
+_STOP = re.compile(r": (?:cell \d+ stops: |the time limit|no run: )")
 
 
 class Mutant(BaseModel):
@@ -224,12 +226,21 @@ def notebooks_of(mutant: ClaimMutant, registry: Registry) -> dict[str, list[str]
     return found
 
 
-def digest(mutant: ClaimMutant, notebooks: dict[str, list[str]]) -> str:
-    """What a row of the table is about: the faulty file and the code of the notebooks, in eight digits."""
-    parts = [mutant.apply(ROOT), *sorted(mutant.claims)]
+def fault_digest(mutant: ClaimMutant) -> str:
+    """The fault as the list has it, in eight digits: its claims, its file and both texts."""
+    return _digest([*sorted(mutant.claims), mutant.file, mutant.find, mutant.replace])
+
+
+def code_digest(mutant: ClaimMutant, notebooks: dict[str, list[str]]) -> str:
+    """On what the fault was tried, in eight digits: the faulty file and the code of the notebooks."""
+    parts = [mutant.apply(ROOT)]
     for name in notebooks:
         text = (ROOT / "notebooks" / f"{name}.md").read_text(encoding="utf-8")
         parts += re.findall(r"^```{code-cell}.*?^```", text, re.DOTALL | re.MULTILINE)
+    return _digest(parts)
+
+
+def _digest(parts: list[str]) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:8]
 
 
@@ -238,16 +249,23 @@ def claim_table(rows: dict[str, str], mutants: list[ClaimMutant]) -> str:
     asked = [mutant for mutant in mutants if not mutant.without]
     there = [rows[mutant.name] for mutant in asked if mutant.name in rows]
     survived = sum("| survived |" in row for row in there)
+    halted = [mutant.name for mutant in asked if _STOP.search(rows.get(mutant.name, ""))]
+    stopped = (
+        f"By an error alone were noticed: {', '.join(halted)}." if halted else "All by a line of evidence."
+    )
     lines = [
         "# Faults behind the claims",
         "",
-        "Made by `make mutants-claims`: each fault is put into a copy of the library, and the code of the",
-        "notebooks that check the claims runs there. A claim has noticed it if its own evidence fails. The",
-        "faults are in `claim_mutants.yml`; the digest is of the faulty file and the notebooks' code.",
+        "Made by `make mutants-claims`: each fault is put into a copy of the library, and the code cells of",
+        "the notebooks that check the claims run there, in their order. A claim has noticed the fault if a",
+        "line of its own evidence fails, or if an error stops a cell and no line of its evidence says more.",
+        "The faults are in `claim_mutants.yml`. The digests are of the fault, and of the faulty file with",
+        "the notebooks' code as they were when it was tried; where these have changed, `make mutants-claims`",
+        "tries the fault again.",
         "",
-        f"{len(there)} of {len(asked)} faults were tried, {survived} of them survived.",
+        f"{len(there)} of {len(asked)} faults were tried, {survived} of them survived. {stopped}",
         "",
-        "| fault | behind | result | what said so first | digest |",
+        "| fault | behind | result | what said so first | fault, code |",
         "|---|---|---|---|---|",
         *there,
         "",
@@ -264,14 +282,18 @@ def claim_row(mutant: ClaimMutant, found: dict[str, str], key: str) -> str:
     said = "; ".join(f"{claim}: {found[claim]}" for claim in mutant.claims if claim in found)
     said = f"not noticed: {', '.join(silent)}; {said}".rstrip("; ") if silent else said
     cells = [f"`{mutant.name}`: {mutant.fault}", ", ".join(mutant.claims)]
-    cells += ["survived" if silent else "noticed", " ".join(said.split())[:300]]
+    cells += ["survived" if silent else "noticed", " ".join(said.split())[:400]]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + f" | {key} |"
 
 
 def _kept_rows(mutants: list[ClaimMutant]) -> dict[str, str]:
     text = CLAIM_TABLE.read_text(encoding="utf-8") if CLAIM_TABLE.is_file() else ""
     rows = {found[1]: found[0] for found in re.finditer(r"^\| `([\w-]+)`: .*$", text, re.MULTILINE)}
-    return {mutant.name: rows[mutant.name] for mutant in mutants if mutant.name in rows}
+    return {
+        mutant.name: rows[mutant.name]
+        for mutant in mutants
+        if f"| {fault_digest(mutant)}, " in rows.get(mutant.name, "")  # a row of another fault says nothing
+    }
 
 
 def _study_of_claims(jobs: int, only: list[str] | None, notebook: str, again: bool) -> bool:
@@ -282,25 +304,36 @@ def _study_of_claims(jobs: int, only: list[str] | None, notebook: str, again: bo
         if mutant.without:
             continue
         asked = notebooks_of(mutant, registry)
-        key = digest(mutant, asked)
+        key = f"{fault_digest(mutant)}, {code_digest(mutant, asked)}"
         chosen = (not only or mutant.name in only) and any(name.startswith(notebook) for name in asked)
         if chosen and (again or not rows.get(mutant.name, "").endswith(f"| {key} |")):
             work[mutant.name] = mutant, asked, key
-    sound: dict[str, list[str]] = {}
+    unasked: dict[str, list[str]] = {}
     for _, asked, _ in work.values():
         for name, claims in asked.items():
-            sound.setdefault(name, []).extend(claims)
-    pool = Parallel(n_jobs=jobs, return_as="generator")
-    sounds = pool(delayed(ask_evidence)(None, {name: asked}) for name, asked in sound.items())
-    for name, found in zip(sound, sounds, strict=True):
-        if found:
-            raise SystemExit(f"{name} fails without any fault: {found}")
-    results = pool(delayed(ask_evidence)(mutant, asked) for mutant, asked, _ in work.values())
+            unasked.setdefault(name, []).extend(claims)
+    tasks = (  # lazy: the first fault that asks a notebook has it run without any fault, too
+        delayed(_with_and_without)(
+            mutant, asked, {name: unasked.pop(name) for name in asked if name in unasked}
+        )
+        for mutant, asked, _ in work.values()
+    )
+    results = Parallel(n_jobs=jobs, return_as="generator")(tasks)
     for (mutant, _, key), found in zip(work.values(), results, strict=True):
-        rows[mutant.name] = claim_row(mutant, found, key)
+        rows = _kept_rows(mutants) | {mutant.name: claim_row(mutant, found, key)}
         print(rows[mutant.name], flush=True)
         write_atomically(CLAIM_TABLE, claim_table(rows, mutants))
     return any("| survived |" in rows[name] for name in work)
+
+
+def _with_and_without(
+    mutant: ClaimMutant, asked: dict[str, list[str]], first: dict[str, list[str]]
+) -> dict[str, str]:
+    """What the evidence says to a fault; that of the notebooks asked first has to say nothing to none."""
+    for name, claims in first.items():
+        if found := ask_evidence(None, {name: claims}):
+            raise RuntimeError(f"{name} fails without any fault: {found}")
+    return ask_evidence(mutant, asked)
 
 
 def main(

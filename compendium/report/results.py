@@ -352,7 +352,9 @@ def _admissible(run: Run) -> Finding:
         )
         for row in run.record["study"]["findings"]["admissible"]
     ]
-    paper = "on MNIST λ is admissible for the corrected confidence theorem"
+    paper = (
+        "the tuned λ of the experiments is admissible for the confidence theorem, on MNIST and as corrected"
+    )
     return Finding("C24c", paper, ours, [run], _RULES["admissible"])
 
 

@@ -56,7 +56,7 @@ def taylor_factor(x: ArrayLike) -> Array:
 def tangent_gap(start: ArrayLike, end: ArrayLike) -> float:
     r"""The amount by which the loss exceeds its tangent at another point, without cancellation.
 
-    .. math:: G = \ell(z_2) - \ell(z_1) - \langle\nabla\ell(z_1), z_2 - z_1\rangle
+    .. math:: \Gamma = \ell(z_2) - \ell(z_1) - \langle\nabla\ell(z_1), z_2 - z_1\rangle
               = \sum_{k=0}^K p_k \ln\frac{p_k}{q_k}, \qquad p = \sigma(z_1),\; q = \sigma(z_2)
 
     Parameters
@@ -89,9 +89,11 @@ def tangent_gap(start: ArrayLike, end: ArrayLike) -> float:
 
 
 def self_concordance(n_outcomes: int) -> float:
-    r"""The smallest M with :math:`|D^3\ell[u_1,u_2,u_3]| \le M\|u_1\|\,\|u_2\|_H\|u_3\|_H` in the logits.
+    r"""The smallest constant of self-concordance of the loss, in the logits.
 
-    .. math:: M_1 = 1, \qquad M_K = \sqrt2 \quad (K \ge 2), \qquad H = \nabla^2\ell(z)
+    .. math:: \bigl|\nabla^3\ell(z)[u_1,u_2,u_3]\bigr| \le
+              M_K\|u_1\|\,\|u_2\|_{\nabla^2\ell(z)}\|u_3\|_{\nabla^2\ell(z)},
+              \qquad M_1 = 1, \qquad M_K = \sqrt2 \quad (K \ge 2)
 
     Parameters
     ----------
@@ -117,15 +119,15 @@ def surprisal_bound(
 ) -> float:
     r"""Bound of :math:`-\ln\sigma_k(z)` over all outcomes k = 0..K and all bounded logits.
 
-    .. math:: \|z\|_2 \le \tau:\ \ln\bigl(1 + e^{\tau} + (K-1)e^{\sqrt2\tau}\bigr), \qquad
-              \|z\|_\infty \le \tau:\ \ln\bigl(1 + e^{\tau} + (K-1)e^{2\tau}\bigr)
+    .. math:: \|z\|_2 \le \bar z:\ \ln\bigl(1 + e^{\bar z} + (K-1)e^{\sqrt2\bar z}\bigr), \qquad
+              \|z\|_\infty \le \bar z:\ \ln\bigl(1 + e^{\bar z} + (K-1)e^{2\bar z}\bigr)
 
     Parameters
     ----------
     n_outcomes : int
         K >= 1.
     logit_bound : float
-        :math:`\tau \ge 0`; for a parameter of norm at most S and an action of norm at most D it is SD.
+        :math:`\bar z \ge 0`; for a parameter of norm at most S and an action of norm at most D it is SD.
     norm : {"euclidean", "max"}, optional
         Which norm of the logits is bounded.
 
@@ -140,18 +142,18 @@ def surprisal_bound(
     (0.6931, 1.3863)
     """
     K = as_integer("n_outcomes", n_outcomes, minimum=1)
-    tau = as_non_negative("logit_bound", logit_bound)
+    bound = as_non_negative("logit_bound", logit_bound)
     if norm not in ("euclidean", "max"):
         raise ValueError(f"norm must be 'euclidean' or 'max', got {norm!r}")
-    total = float(np.logaddexp(0.0, tau))
+    total = float(np.logaddexp(0.0, bound))
     if K == 1:
         return total
     rate = math.sqrt(2.0) if norm == "euclidean" else 2.0
-    return float(np.logaddexp(total, math.log(K - 1) + rate * tau))
+    return float(np.logaddexp(total, math.log(K - 1) + rate * bound))
 
 
 def exp_concavity(surprisal: float) -> float:
-    r"""A constant :math:`\alpha` of the exp-concavity inequality, :math:`\alpha = 2 + \Lambda`.
+    r"""A constant :math:`\alpha` of the exp-concavity inequality, :math:`2 + \ell_{\max}`.
 
     .. math:: \ell(z_1) - \ell(z_2) \le \langle\nabla\ell(z_1), z_1 - z_2\rangle
               - \frac1\alpha\|z_1 - z_2\|_{\nabla^2\ell(z_1)}^2
@@ -159,7 +161,7 @@ def exp_concavity(surprisal: float) -> float:
     Parameters
     ----------
     surprisal : float
-        :math:`\Lambda \ge \max_k -\ln\sigma_k(z_2)`, at least ln 2, as from `surprisal_bound`.
+        :math:`\ell_{\max} \ge \max_k -\ln\sigma_k(z_2)`, at least ln 2, as from `surprisal_bound`.
 
     Returns
     -------
@@ -181,24 +183,24 @@ def exp_concavity(surprisal: float) -> float:
 def best_exp_concavity(surprisal: float) -> float:
     r"""The smallest constant of the exp-concavity inequality for given probabilities at :math:`z_2`.
 
-    .. math:: \alpha_*(s) = \sup_{\varepsilon \ne s}\; \varepsilon(1-\varepsilon)\,
-              \frac{\bigl(\ln\frac{\varepsilon}{1-\varepsilon} - \ln\frac{s}{1-s}\bigr)^2}
-                   {\mathrm{kl}(\varepsilon \,\|\, s)}, \qquad s = e^{-\Lambda}
+    .. math:: \alpha_*(s) = \sup_{\pi \ne s}\; \pi(1-\pi)\,
+              \frac{\bigl(\ln\frac{\pi}{1-\pi} - \ln\frac{s}{1-s}\bigr)^2}
+                   {\mathrm{kl}(\pi \,\|\, s)}, \qquad s = e^{-\ell_{\max}}
 
     Parameters
     ----------
     surprisal : float
-        :math:`\Lambda = \max_k -\ln\sigma_k(z_2)`, at least ln 2.
+        :math:`\ell_{\max} = \max_k -\ln\sigma_k(z_2)`, at least ln 2.
 
     Returns
     -------
     float
-        2 at :math:`\Lambda = \ln 2`; it grows like :math:`\Lambda - \ln\Lambda`.
+        2 at :math:`\ell_{\max} = \ln 2`; it grows like :math:`\ell_{\max} - \ln\ell_{\max}`.
 
     Notes
     -----
     For the worst :math:`z_1` the numbers :math:`\ln(\sigma_k(z_1)/\sigma_k(z_2))` take only two values, so
-    that a search over one number :math:`\varepsilon \in (s, 1 - s)` replaces that over all coordinates.
+    that a search over one number :math:`\pi \in (s, 1 - s)` replaces that over all coordinates.
 
     Examples
     --------

@@ -19,13 +19,14 @@ def multiplier_bracket(
 ) -> tuple[float, float]:
     r"""Bracket of the multiplier from the ends of the spectrum.
 
-    .. math:: p_{\min}\Bigl(\frac{\|w'\|}{S} - 1\Bigr) \le \nu \le p_{\max}\Bigl(\frac{\|w'\|}{S} - 1\Bigr)
+    .. math:: \zeta_{\min}\Bigl(\frac{\|w'\|}{S} - 1\Bigr) \le \nu \le
+              \zeta_{\max}\Bigl(\frac{\|w'\|}{S} - 1\Bigr)
 
     Parameters
     ----------
     lowest, highest : float
-        :math:`0 < p_{\min} \le p_{\max}` with every eigenvalue of :math:`\tilde Z` between them, for example
-        :math:`\lambda` and :math:`\lambda + \mu_1`.
+        :math:`0 < \zeta_{\min} \le \zeta_{\max}` with every eigenvalue of :math:`\tilde Z` between them, for
+        example :math:`\lambda` and :math:`\lambda + \tilde\mu_1`.
     length : float
         :math:`\|w'\| \ge 0`.
     norm_bound : float
@@ -108,24 +109,24 @@ def sharp_bracket(
 
 
 def newton_steps(start: float, tolerance: float) -> int:
-    r"""Number of steps of :math:`u \leftarrow \frac12u(3 - u^2)` until :math:`1 - u` is small.
+    r"""Number of steps of :math:`a \leftarrow \frac12a(3 - a^2)` until :math:`1 - a` is small.
 
-    This is Newton's method on :math:`\|w(\nu)\|^2 = S^2` for a matrix with one eigenvalue p, in
-    :math:`u = (p + \nu)/(p + \nu_*)`. Started at :math:`\nu = 0`, it needs no more steps for a
-    spectrum in :math:`[p_{\min}, p_{\max}]` than from :math:`u = p_{\min}/(p_{\min} + \nu_*)`; nor
-    does Newton's method on :math:`1/\|w(\nu)\|`.
+    This is Newton's method on :math:`\|w(\nu)\|^2 = S^2` for a matrix with one eigenvalue :math:`\zeta`, in
+    :math:`a = (\zeta + \nu)/(\zeta + \nu_*)`. Started at :math:`\nu = 0`, it needs no more steps for a
+    spectrum in :math:`[\zeta_{\min}, \zeta_{\max}]` than from
+    :math:`a = \zeta_{\min}/(\zeta_{\min} + \nu_*)`; nor does Newton's method on :math:`1/\|w(\nu)\|`.
 
     Parameters
     ----------
     start : float
-        :math:`u_0`, in (0, 1).
+        :math:`a_0`, in (0, 1).
     tolerance : float
-        The :math:`\varepsilon` of :math:`1 - u \le \varepsilon`, in (0, 1).
+        By how much a may be less than 1 at the end, in (0, 1).
 
     Returns
     -------
     int
-        At least :math:`\log_{3/2}((1 - \varepsilon)/u_0)`.
+        At least :math:`\log_{3/2}((1 - \mathtt{tolerance})/a_0)`.
 
     Raises
     ------
@@ -142,13 +143,13 @@ def newton_steps(start: float, tolerance: float) -> int:
     >>> newton_steps(0.5, 0.1), newton_steps(1e-12, 0.1)
     (3, 69)
     """
-    u, target = as_probability("start", start), 1.0 - as_probability("tolerance", tolerance)
+    a, target = as_probability("start", start), 1.0 - as_probability("tolerance", tolerance)
     steps = 0
-    while u < target:
-        following = u * (3.0 - u * u) / 2.0
-        if following <= u:  # The tolerance is below the machine epsilon.
+    while a < target:
+        following = a * (3.0 - a * a) / 2.0
+        if following <= a:  # The tolerance is below the machine epsilon.
             break
-        u, steps = following, steps + 1
+        a, steps = following, steps + 1
     return steps
 
 

@@ -136,17 +136,17 @@ def regret_terms(
     r"""Terms of the bound of the regret of optimism over a sketch.
 
     With :math:`\mathcal T = \sum_t\operatorname{tr}(\nabla^2\ell_t(W_{t+1})\,Z_t^{-1})` and
-    :math:`\mathcal A = \sum_t\operatorname{tr}((I \otimes x_tx_t^\top)\,Z_t^{-1})` the paper's are
+    :math:`\mathcal U = \sum_t\operatorname{tr}((I \otimes x_tx_t^\top)\,Z_t^{-1})` the paper's are
 
     .. math:: 2\|r\|_2\sqrt{\beta T\mathcal T}, \qquad
-              \frac{4\eta D}{\sqrt\lambda}\|r\|_1\sqrt\beta\,\mathcal A, \qquad
-              \|r\|_1\,\beta\,\mathcal A,
+              \frac{4\eta D}{\sqrt\lambda}\|r\|_1\sqrt\beta\,\mathcal U, \qquad
+              \|r\|_1\,\beta\,\mathcal U,
 
     and the sharp ones
 
     .. math:: \omega(r)\sqrt{\beta T\mathcal T}, \qquad
-              \frac{2M_K\eta D}{\sqrt\lambda}\gamma_K\,\omega(r)\sqrt\beta\,\mathcal A, \qquad
-              \gamma_K\,\omega(r)\,\beta\,\mathcal A .
+              \frac{2M_K\eta D}{\sqrt\lambda}\gamma_K\,\omega(r)\sqrt\beta\,\mathcal U, \qquad
+              \gamma_K\,\omega(r)\,\beta\,\mathcal U .
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def regret_terms(
     kappa : float, optional
         :math:`\kappa`; not needed if `uncertainty` is given.
     trace, uncertainty : float, optional
-        :math:`\mathcal T` and :math:`\mathcal A` if they were recorded. The default are their bounds: the
+        :math:`\mathcal T` and :math:`\mathcal U` if they were recorded. The default are their bounds: the
         paper's or, if `sharp`, `sharp_sum_bound` and `sharp_uncertainty_sum_bound`.
     sharp : bool
         Whether all constants are the sharp ones. The bound then holds for the policy with the sharp bonus,
@@ -181,7 +181,7 @@ def regret_terms(
     Notes
     -----
     Paper: `ineq:regret-dfst-bound`, `ineq:regret-dsnd-bound` and the lines after them, where :math:`\|r\|_1`
-    is bounded by :math:`\sqrt K R`. In :math:`\mathcal A` the largest eigenvalue of :math:`A(x_t)` may
+    is bounded by :math:`\sqrt K R`. In :math:`\mathcal U` the largest eigenvalue of :math:`A(x_t)` may
     replace its trace.
     """
     r = as_rewards(rewards)
@@ -209,7 +209,7 @@ def binary_regret_bound(stream: Stream, *, beta: float, kappa: float, sharp: boo
     r"""Bound of the regret for K = 1 that does not depend on the best actions.
 
     .. math:: R \le a\sqrt{R + T/4} + b, \qquad a = 2\sqrt{\beta\mathcal T}, \qquad
-              b = \tfrac18\beta\sqrt{\mathcal A\mathcal A'} + 2\gamma_1\beta\mathcal A
+              b = \tfrac18\beta\sqrt{\mathcal U\mathcal U'} + 2\gamma_1\beta\mathcal U
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def binary_regret_bound(stream: Stream, *, beta: float, kappa: float, sharp: boo
     Notes
     -----
     Paper: `prop:regret-k-eq-1`, as proved in notebook ``13_binary``, with the largest slope 1/4 at the best
-    actions. :math:`\mathcal A'` is :math:`\mathcal A` with :math:`Z_{t+1}` in place of :math:`Z_t`.
+    actions. :math:`\mathcal U'` is :math:`\mathcal U` with :math:`Z_{t+1}` in place of :math:`Z_t`.
     """
     if stream.n_outcomes != 1:
         raise ValueError(f"n_outcomes must be 1, got {stream.n_outcomes}")

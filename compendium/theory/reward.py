@@ -72,7 +72,7 @@ class BinaryTerms(NamedTuple):
 
 
 def curvature_constant(n_outcomes: int) -> float:
-    r"""The smallest :math:`\gamma_K` with :math:`\pm D^2\sigma(z)[r] \preceq \gamma_K\,\omega(r) I`.
+    r"""The smallest :math:`\gamma_K` with :math:`\pm \nabla^2\sigma(z)[r] \preceq \gamma_K\,\omega(r) I`.
 
     .. math:: \gamma_1 = \frac{1}{6\sqrt3}, \qquad \gamma_K = \frac{1}{3\sqrt3} \quad (K \ge 2)
 

@@ -49,19 +49,21 @@ _SAME = 1e-8
 
 
 class LowRankFrame(NamedTuple):
-    r"""An action in an orthonormal basis: :math:`(I \otimes x)^\top = G B + T E`.
+    r"""An action in an orthonormal basis: :math:`X = I \otimes x = B^\top\hat X + N^\top\hat X_N`.
+
+    The arrays hold the transposed matrices, one row for each outcome. With r rows in B and k <= K in N:
 
     Attributes
     ----------
     coordinates : (K, r + k) array
-        G beside T: the coordinates in the joint basis.
+        :math:`\hat X^\top` beside :math:`\hat X_N^\top`: the coordinates in the joint basis.
     fresh : (k, Kd) array
-        E, orthonormal rows orthogonal to those of B, k <= K.
+        N, orthonormal rows orthogonal to those of B.
     solved : (K, r + k) array
-        :math:`(I \otimes x)^\top Z^{-1}` in the joint basis: :math:`G(\alpha I + C)^{-1}` beside
-        :math:`T/\alpha`.
+        :math:`X^\top Z^{-1}` in the joint basis: :math:`\hat X^\top(\alpha I + C)^{-1}` beside
+        :math:`\hat X_N^\top/\alpha`, with the ridge :math:`\alpha`.
     block : (K, K) array
-        :math:`A(x) = G(\alpha I + C)^{-1}G^\top + TT^\top/\alpha`.
+        :math:`A(x) = \hat X^\top(\alpha I + C)^{-1}\hat X + \hat X_N^\top\hat X_N/\alpha`.
     updates : int
         `Curvature.updates` when the frame was made.
     """
@@ -74,12 +76,12 @@ class LowRankFrame(NamedTuple):
 
     @property
     def inside(self) -> Array:
-        """G, the coordinates in the rows of B, (K, r)."""
+        r""":math:`\hat X^\top`, the coordinates in the rows of B, (K, r)."""
         return self.coordinates[:, : self.coordinates.shape[1] - len(self.fresh)]
 
     @property
     def outside(self) -> Array:
-        """T, the coordinates in the rows of E, (K, k)."""
+        r""":math:`\hat X_N^\top`, the coordinates in the rows of N, (K, k)."""
         return self.coordinates[:, self.coordinates.shape[1] - len(self.fresh) :]
 
 
@@ -149,7 +151,7 @@ class LowRankCurvature(Curvature[LowRankFrame]):
 
     @np.errstate(under="ignore")
     def images(self, actions: Array) -> Array:
-        r"""Coordinates :math:`G = (I \otimes x)^\top B^\top` of the actions in the basis.
+        r"""Coordinates :math:`\hat X^\top = (I \otimes x)^\top B^\top` of the actions in the basis.
 
         Parameters
         ----------
@@ -175,9 +177,9 @@ class LowRankCurvature(Curvature[LowRankFrame]):
         r"""The K x K matrices A(x) of many actions at once.
 
         .. math:: A(x) = (I \otimes x)^\top Z^{-1} (I \otimes x)
-                  = \tfrac1\alpha\bigl(\|x\|^2 I - G G^\top\bigr)
-                  + G (\alpha I + C)^{-1} G^\top,
-                  \qquad G = (I \otimes x)^\top B^\top
+                  = \tfrac1\alpha\bigl(\|x\|^2 I - \hat X^\top\hat X\bigr)
+                  + \hat X^\top (\alpha I + C)^{-1} \hat X,
+                  \qquad \hat X = B (I \otimes x)
 
         Parameters
         ----------
@@ -343,11 +345,12 @@ class LowRankCurvature(Curvature[LowRankFrame]):
         return Step(parameter, multiplier, coordinates)
 
     def _split(self, action: Array, inside: Array) -> tuple[Array, Array, Array]:
-        """G, E and T, with the rows of E orthonormal and orthogonal to those of B up to roundoff.
+        r""":math:`\hat X^\top`, N and :math:`\hat X_N^\top`; the rows of N orthonormal and orthogonal to B.
 
-        Far from the span of B, T follows from G, and one projection gives E; its overlap with B is measured,
-        and removed if it exceeds roundoff. Near the span a pivoted QR factorisation orthonormalises the
-        residual and drops directions that lie inside the span, which for x = 0 are all.
+        Far from the span of B the coordinates outside follow from those inside, and one projection gives N;
+        its overlap with B is measured, and removed if it exceeds roundoff. Near the span a pivoted QR
+        factorisation orthonormalises the residual and drops directions that lie inside the span, which for
+        x = 0 are all.
         """
         square = float(np.dot(action, action))
         triangle = self._triangle_outside(square, inside)
@@ -359,7 +362,10 @@ class LowRankCurvature(Curvature[LowRankFrame]):
         return self._without_overlap(inside, fresh, triangle)
 
     def _triangle_outside(self, square: float, inside: Array) -> Array | None:
-        r"""T with :math:`TT^\top = \|x\|^2 I - GG^\top`, or None where that difference cancels."""
+        r""":math:`\hat X_N^\top` from :math:`\hat X_N^\top\hat X_N = \|x\|^2 I - \hat X^\top\hat X`.
+
+        None where that difference cancels.
+        """
         if square < _thresholds.SMALLEST_SQUARE:
             return None
         if self.n_outcomes == 1:
@@ -385,7 +391,7 @@ class LowRankCurvature(Curvature[LowRankFrame]):
         return inside + outside @ overlap, fresh, outside @ correction
 
     def _without_overlap(self, inside: Array, fresh: Array, outside: Array) -> tuple[Array, Array, Array]:
-        """Make the rows of E orthonormal and orthogonal to those of B, if roundoff has left an overlap.
+        """Make the rows of N orthonormal and orthogonal to those of B, if roundoff has left an overlap.
 
         An overlap that stays would be amplified in a later round that takes a single projection.
         """

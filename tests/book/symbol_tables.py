@@ -102,6 +102,29 @@ def disagreements(page: str, notebooks: Mapping[str, str]) -> list[str]:
     return problems
 
 
+def repeated(page: str) -> list[str]:
+    """Letters that a page of notation gives two meanings.
+
+    An index that only counts makes no other letter, so that $Z$ and $Z_t$ have to begin with the same words.
+    Three indices change a letter: the round makes of a parameter its estimate and of the sketch size $m$ the
+    number of directions $m_t$ that are used of it, and $1:t$ makes of the terms of a sum the sum.
+
+    Returns
+    -------
+    list of str
+        One line for each letter of which two rows of the page, or two places of one row, say other things.
+    """
+    first: dict[str, Symbol] = {}
+    problems = []
+    for symbol in table(page, separators="; "):
+        if symbol.words in ("estimate", "directions") or "1:" in symbol.letter:
+            continue
+        before = first.setdefault(_forms(symbol.letter)[2], symbol)
+        if before is not symbol and (before.letter == symbol.letter or before.words != symbol.words):
+            problems.append(f'${symbol.tex}$ is "{symbol.words}", and ${before.tex}$ is "{before.words}"')
+    return problems
+
+
 def _row(symbols: str, meaning: str, separators: str) -> Iterator[Symbol]:
     shown = [_RELATION.split(formula)[0].strip() for formula in re.findall(r"\$([^$]+)\$", symbols)]
     phrases = meaning.split("; ")

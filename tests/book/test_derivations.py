@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jupytext
 import pytest
-from symbol_tables import disagreements, table
+from symbol_tables import disagreements, repeated, table
 
 from compendium.runs.notebooks import FOLDED
 
@@ -24,6 +24,27 @@ DERIVATIONS = [name for name in NOTEBOOKS if name not in ("00_reading_guide", "1
 def test_a_letter_means_the_same_here_as_everywhere(name):
     found = disagreements(PAGE, NOTEBOOKS)
     assert "\n".join(problem for problem in found if problem.startswith(f"{name}:")) == ""
+
+
+def test_the_page_of_notation_gives_each_letter_one_meaning():
+    assert repeated(PAGE) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ("| $D$ | bound of the actions; before a function, the derivative |", 0),
+        ("| $K$ | number of actions |", 1),
+        ("| $K$ | outcomes, besides the reference |", 1),
+        ("| $Z$ | the full Hessian |", 1),
+        ("| $Z$ | accumulated matrix, of any round |", 0),
+        ("| $A$ | sum of the traces |", 0),
+        ("| $A(y)$ | sum of the traces |", 1),
+    ],
+)
+def test_a_page_may_not_give_a_letter_two_meanings(row, told):
+    page = SYMBOLS + row + " | [a](b.md) |\n"
+    assert len(repeated(page)) == told
 
 
 def test_the_derivations_have_tables_of_symbols():
@@ -125,3 +146,10 @@ def test_what_a_reader_sees():
         "```{code-cell} ipython3\n:tags: [hide-input]\n\n2\n```\n",
     )
     assert seen(header + prose + unfolded + folded) == (len("One [link] "), len("1 + 1"))
+
+
+def test_the_projection_is_read_in_an_hour():
+    main = NOTEBOOKS["05_projection"].partition("\n## Appendix\n")[0]
+    prose = re.sub(r"^```.*?^```|<!--.*?-->", "", main, flags=re.DOTALL | re.MULTILINE)
+    words = re.sub(r"\$\$.*?\$\$|\$[^$]*\$", "formula", prose, flags=re.DOTALL).split()
+    assert 1500 < len(words) <= 60 * 60, "sixty words a minute, each formula counted as one"
