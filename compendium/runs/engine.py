@@ -21,6 +21,7 @@ from compendium.system.kernels import CLIENT_OPTIONS
 
 NAME = "mlogb"
 LARGEST_OUTPUT = 10_000_000  # characters that the cells of a notebook may print
+STARTS = 3  # how often a kernel is started that ends before it has executed anything
 
 
 class _Client(PapermillNotebookClient):  # type: ignore[misc]
@@ -33,6 +34,25 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
         self._receive, self._goes_on = receive, goes_on
         self.printed = 0
         self.stopped: list[str] = []
+        self._kernel_options: dict[str, Any] = {}
+
+    def start_new_kernel(self, **options: Any) -> None:
+        """Start a kernel, and remember with which options."""
+        self._kernel_options = options
+        super().start_new_kernel(**options)
+
+    def start_new_kernel_client(self, **options: Any) -> Any:
+        """Connect with the kernel; start another one if it has ended already.
+
+        The ports of a kernel are chosen before it opens them, so that another process may take one between.
+        """
+        for _ in range(STARTS - 1):
+            try:
+                return super().start_new_kernel_client(**options)
+            except RuntimeError:
+                self.km = self.create_kernel_manager()
+                self.start_new_kernel(**self._kernel_options)
+        return super().start_new_kernel_client(**options)
 
     def papermill_execute_cells(self) -> None:
         """Execute the cells until one fails.

@@ -21,9 +21,10 @@ from pathlib import Path
 import nbformat
 import pytest
 from batch_project import ROOT, STUDY, cell, git, make_project, wait_until
+from papermill.clientwrap import PapermillNotebookClient
 
 from compendium.experiments import journal, trials
-from compendium.runs import request
+from compendium.runs import engine, request
 from compendium.runs import run as runs
 from compendium.runs.notebooks import check_executed
 from compendium.runs.request import Request
@@ -290,6 +291,28 @@ def test_a_failed_run_does_not_look_complete(root, cells, message):
     assert find_runs() == []
     assert not (root / "figures").exists()
     assert not list(root.rglob("record.json"))
+
+
+@pytest.mark.slow
+def test_a_kernel_that_ends_before_it_executes_anything_is_started_again(root, monkeypatch):
+    """As one does whose port another process has taken."""
+    make_project(root, STUDY)
+    start, killed = PapermillNotebookClient.start_new_kernel, []
+
+    def start_and_kill(client, **options):
+        start(client, **options)
+        if len(killed) < lives:
+            killed.append(client.km)
+            client.km.provisioner.process.kill()
+
+    monkeypatch.setattr(PapermillNotebookClient, "start_new_kernel", start_and_kill)
+    lives = engine.STARTS
+    with pytest.raises(FailureError, match="Kernel died before replying"):
+        execute("tiny", "smoke", jobs=1)
+    killed.clear()
+    lives = engine.STARTS - 1
+    assert faults(execute("tiny", "smoke", jobs=1).path) == []
+    assert len(killed) == lives
 
 
 @pytest.mark.slow
