@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from compendium.claims.registry import Claim, Registry
-    from compendium.experiments.execution import Orders
 
 #: Exit code of `mlogb verify` if nothing contradicts the runs, but not everything could be checked.
 NOT_ALL_CHECKED = 3
@@ -49,8 +48,6 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(str(error), 1)
     except OSError as error:  # a full disk, a folder that may not be written
         _fail(_message(error), 1)
-    except KeyboardInterrupt:
-        _fail("interrupted", 130)
 
 
 @app.command("list")
@@ -147,7 +144,10 @@ def run(
     failures = []
     for one, point in [(name, point) for name in names for point in points[name]]:
         try:
-            _run_point(one, profile, overrides, jobs, again, orders, point, redraw, timeout)
+            _run_point(
+                one, profile, overrides, point=point, jobs=jobs, again=again, orders=orders, redraw=redraw,
+                timeout=timeout,
+            )  # fmt: skip
         except (FailureError, OSError) as error:  # the other experiments and points are run
             place = ", ".join(text for text in (one * all_, _shown(point) * bool(point)) if text)
             failures.append(f"{place}: {_message(error)}" if place else _message(error))
@@ -155,23 +155,14 @@ def run(
         raise FailureError("\n".join(failures))
 
 
-def _run_point(
-    experiment: str,
-    profile: str,
-    overrides: dict[str, Any],
-    jobs: int,
-    again: bool,
-    orders: Orders | None,
-    point: dict[str, Any],
-    redraw: bool,
-    timeout: float | None,
-) -> None:
+def _run_point(experiment: str, profile: str, overrides: dict[str, Any], **options: Any) -> None:
+    """Run one point of an experiment's grid and print the result; the arguments are those of `execute`."""
     from compendium.experiments.progress import Stopped
     from compendium.runs import attestation
     from compendium.runs import run as runs
 
     try:
-        done = runs.execute(experiment, profile, overrides, jobs, again, orders, point, redraw, timeout)
+        done = runs.execute(experiment, profile, overrides, **options)
     except Stopped as stop:
         print(stop)
         return
@@ -181,7 +172,7 @@ def _run_point(
         print(f"{done.name} is there already and complete; --again computes it again")
         for line in attestation.history(done.path, done.record):
             print(f"  {line}")
-    elif redraw:
+    elif options["redraw"]:
         print(f"{done.name} was drawn again from its tables")
     else:
         print(f"{done.name} took {done.record['duration_seconds']} s{_trials_took(done.record)}")

@@ -10,7 +10,16 @@ import sys
 import time
 from pathlib import Path
 
+from compendium.experiments import Setting, Study, Synthetic
+
 ROOT = Path(__file__).parents[1]
+
+#: A study that is computed in less than a second.
+SMALL_STUDY = Study(experiment="tests", n_rounds=25, n_trials=5, seed=2, settings=[Setting(
+    name="one", problem=Synthetic(dimension=4, rewards=(1.0,), parameter_norm=2.0), sketch_size=2,
+    regularization=0.5, step_size=1.0, norm_bound=2.0, radius={"kind": "constant", "beta": 0.1},
+    policies=("eofd", "random"),
+)])  # fmt: skip
 
 HEADER = """---
 jupytext:

@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
+from compendium.experiments.coverage import true_parameter
 from compendium.experiments.execution import Orders
-from compendium.experiments.problems import Synthetic
 from compendium.experiments.setting import Setting
-from mlogb_core.environments import SyntheticInstance
 from mlogb_core.policies import NewtonPolicy
 from mlogb_core.simulation import Round, run_trial, trial_streams
 
@@ -45,8 +44,7 @@ def movements(
         If a problem is not synthetic.
     """
     for setting in settings:
-        if not isinstance(setting.problem, Synthetic):
-            raise ValueError(f"the true parameter must be known, got {setting.problem!r} in {setting.name!r}")
+        true_parameter(setting, seed, experiment, 0)  # raises the error before anything is played
     trials = [(setting, trial) for setting in settings for trial in range(n_trials)]
     played = joblib.Parallel(n_jobs=Orders.from_environment().jobs)(
         joblib.delayed(_rows)(setting, n_rounds, seed, experiment, trial) for setting, trial in trials
@@ -62,9 +60,7 @@ def _rows(
     streams = trial_streams(seed, experiment, trial)
     policies = setting.build(environment, streams.policy)
     watched = {name: policy for name, policy in policies.items() if isinstance(policy, NewtonPolicy)}
-    # A second copy of the instance's stream gives the same instance as `run_trial` draws below.
-    instance = environment.instance(trial_streams(seed, experiment, trial).instance)
-    assert isinstance(instance, SyntheticInstance)
+    truth = true_parameter(setting, seed, experiment, trial)
     before = {name: np.zeros_like(policy.parameter) for name, policy in watched.items()}
     steps: dict[str, list[float]] = {name: [] for name in watched}
 
@@ -83,7 +79,7 @@ def _rows(
             "trial": trial,
             "first_steps": float(np.mean(steps[name][:tenth])),
             "last_steps": float(np.mean(steps[name][-tenth:])),
-            "error": float(np.linalg.norm(policy.parameter - instance.parameter)),
+            "error": float(np.linalg.norm(policy.parameter - truth)),
             "norm": float(np.linalg.norm(policy.parameter)),
             "regret": float(played.regret[:, played.policies.index(name)].sum()),
         }

@@ -37,12 +37,22 @@ def distances(setting: Setting, n_rounds: int, n_trials: int, *, seed: int, expe
     ValueError
         If the problem is not synthetic.
     """
-    if not isinstance(setting.problem, Synthetic):
-        raise ValueError(
-            f"the true parameter must be known, so the problem synthetic, got {setting.problem!r}"
-        )
+    true_parameter(setting, seed, experiment, 0)  # raises the error before anything is played
     with threadpool_limits(limits=1):
         return pd.DataFrame([_row(setting, n_rounds, seed, experiment, trial) for trial in range(n_trials)])
+
+
+def true_parameter(setting: Setting, seed: int, experiment: str, trial: int) -> np.ndarray:
+    """Return the true parameter of a trial; raise a ValueError if the problem of the setting has none."""
+    if not isinstance(setting.problem, Synthetic):
+        raise ValueError(
+            f"the true parameter must be known, so the problem synthetic, got {setting.problem!r} in "
+            f"{setting.name!r}"
+        )
+    # A second copy of the instance's stream gives the same instance as `run_trial` draws.
+    instance = setting.problem.environment().instance(trial_streams(seed, experiment, trial).instance)
+    assert isinstance(instance, SyntheticInstance)
+    return instance.parameter
 
 
 def _row(setting: Setting, n_rounds: int, seed: int, experiment: str, trial: int) -> dict[str, float]:
@@ -50,14 +60,12 @@ def _row(setting: Setting, n_rounds: int, seed: int, experiment: str, trial: int
     environment = setting.problem.environment()
     streams = trial_streams(seed, experiment, trial)
     policy = setting.policy("eofd", environment, streams.policy)
-    # A second copy of the instance's stream gives the same instance as `run_trial` draws below.
-    instance = environment.instance(trial_streams(seed, experiment, trial).instance)
     assert isinstance(policy, OptimisticPolicy)
-    assert isinstance(instance, SyntheticInstance)
-    ratios = [_ratio(policy, instance.parameter)]
+    truth = true_parameter(setting, seed, experiment, trial)
+    ratios = [_ratio(policy, truth)]
 
     def observe(_: Round) -> None:
-        ratios.append(_ratio(policy, instance.parameter))
+        ratios.append(_ratio(policy, truth))
 
     played = run_trial(environment, {"eofd": policy}, n_rounds, streams, observe)
     regret = float(np.cumsum(played.regret)[-1])

@@ -140,14 +140,11 @@ def abandoned_folders() -> list[Path]:
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):  # the folder is removed in the meantime
             held = [locks.is_held(lock) for lock in folder.glob("*.lock")]
-            if held and not any(state is not False for state in held) and _is_own(folder):
+            # Without locks, as on Windows, which has no `getuid` either, the states are None.
+            abandoned = held and all(state is False for state in held)
+            if abandoned and not folder.is_symlink() and folder.stat().st_uid == os.getuid():
                 found.append(folder)
     return sorted(found)
-
-
-def _is_own(folder: Path) -> bool:
-    """Whether a folder belongs to the user of this process, and is no symbolic link."""
-    return not folder.is_symlink() and folder.stat().st_uid == os.getuid()
 
 
 def _configuration() -> Path:

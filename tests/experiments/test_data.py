@@ -23,13 +23,9 @@ import pytest
 from compendium.experiments import data
 from compendium.experiments.data import DataError, Dataset, load_mnist
 
-FILES = (
-    "train-images-idx3-ubyte",
-    "train-labels-idx1-ubyte",
-    "t10k-images-idx3-ubyte",
-    "t10k-labels-idx1-ubyte",
-)
-TRAIN_IMAGES, TRAIN_LABELS, _, TEST_LABELS = FILES
+TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
+TEST_IMAGES, TEST_LABELS = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"
+FILES = (TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS)
 N_TRAIN, N_TEST = 7, 5
 DATA_URL = "https://api.openml.org/data/v1/download/52667/mnist_784.arff"
 DATA_FILE = "data/v1/download/52667/mnist_784.arff.gz"

@@ -17,21 +17,15 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 from batch_project import ROOT, command, make_real_project, numbers_of, wait_until
+from batch_project import SMALL_STUDY as STUDY
 
 from compendium import cli
 from compendium.experiments import execution, journal, progress, trials
 from compendium.experiments.execution import Orders, TrialsFailedError, obtain, parse_shard
-from compendium.experiments.problems import Synthetic
-from compendium.experiments.study import Results, Setting, Study, combine, final_states, save
+from compendium.experiments.study import Results, combine, final_states, save
 from compendium.runs import run as runs
 from compendium.system import provenance
 
-SETTING = Setting(
-    name="one", problem=Synthetic(dimension=4, rewards=(1.0,), parameter_norm=2.0), sketch_size=2,
-    regularization=0.5, step_size=1.0, norm_bound=2.0, radius={"kind": "constant", "beta": 0.1},
-    policies=("eofd", "random"),
-)  # fmt: skip
-STUDY = Study(experiment="tests", settings=[SETTING], n_rounds=25, n_trials=5, seed=2)
 SLOW_FIXTURES = ("whole", "workers")  # batches with a kernel each, and a cluster
 LATEST = 120  # seconds that a process of a test may take
 

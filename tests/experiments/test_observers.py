@@ -23,7 +23,7 @@ SETTING = Setting(
 
 
 def rounds(trial, n_rounds):
-    """Play EOFD-MLogB; yield policy before the round, true parameter, candidates and chosen action."""
+    """Play EOFD-MLogB; yield the policy before each round, true parameter, action and regret of the round."""
     streams = trial_streams(3, "observed", trial)
     environment = SETTING.problem.environment()
     policy = SETTING.policy("eofd", environment, streams.policy)
@@ -31,7 +31,8 @@ def rounds(trial, n_rounds):
     for _ in range(n_rounds):
         candidates = instance.actions(streams.actions)
         chosen = policy.select(candidates.features)
-        yield policy, instance.parameter, candidates, chosen
+        values = candidates.probabilities[:, 1:] @ environment.rewards
+        yield policy, instance.parameter, candidates.features[chosen], values.max() - values[chosen]
         policy.update(candidates.features[chosen], candidates.outcome(chosen, streams.outcomes.random()))
 
 
@@ -40,14 +41,13 @@ def test_distances_are_those_before_every_round_and_at_the_end(n_rounds):
     """With one round, the largest distance of some trial is the first; with 30, one in between."""
     expected = []
     for trial in range(3):
-        ratios, regret = [], 0.0
-        for policy, truth, candidates, chosen in rounds(trial, n_rounds + 1):  # the last one is not played
+        ratios, regrets = [], []
+        for policy, truth, _, regret in rounds(trial, n_rounds + 1):  # the last one is not played
             error = (policy.parameter - truth).ravel()
             ratios.append(error @ policy.curvature.dense() @ error / policy.beta)
-            if len(ratios) <= n_rounds:
-                values = candidates.probabilities[:, 1:] @ SETTING.problem.environment().rewards
-                regret += values.max() - values[chosen]
-        expected.append({"trial": trial, "largest": max(ratios), "last": ratios[-1], "regret": regret})
+            regrets.append(regret)
+        total = sum(regrets[:-1])
+        expected.append({"trial": trial, "largest": max(ratios), "last": ratios[-1], "regret": total})
     found = distances(SETTING, n_rounds, 3, seed=3, experiment="observed")
     pd.testing.assert_frame_equal(found, pd.DataFrame(expected), rtol=1e-14)
     assert (found["largest"] > found["last"]).any()
@@ -66,17 +66,15 @@ def test_distances_need_a_known_parameter():
 def test_movements_are_the_steps_and_the_error_of_each_trial():
     n_rounds, expected = 30, []
     for trial in range(2):
-        parameters, regret = [], 0.0
-        for policy, truth, candidates, chosen in rounds(trial, n_rounds + 1):  # the last one is not played
+        parameters, regrets = [], []
+        for policy, truth, _, regret in rounds(trial, n_rounds + 1):  # the last one is not played
             parameters.append(policy.parameter.copy())
             error, norm = np.linalg.norm(policy.parameter - truth), np.linalg.norm(policy.parameter)
-            if len(parameters) <= n_rounds:
-                values = candidates.probabilities[:, 1:] @ SETTING.problem.environment().rewards
-                regret += values.max() - values[chosen]
+            regrets.append(regret)
         steps = [np.linalg.norm(after - before) for before, after in itertools.pairwise(parameters)]
         expected.append(
             {"setting": "small", "policy": "eofd", "trial": trial, "first_steps": np.mean(steps[:3]),
-             "last_steps": np.mean(steps[-3:]), "error": error, "norm": norm, "regret": regret}
+             "last_steps": np.mean(steps[-3:]), "error": error, "norm": norm, "regret": sum(regrets[:-1])}
         )  # fmt: skip
     alone = SETTING.model_copy(update={"policies": ("eofd", "random")})  # random play has no parameter
     found = movements([alone], n_rounds, 2, seed=3, experiment="observed")
@@ -90,12 +88,12 @@ def test_movements_need_a_known_parameter():
 
 def test_the_tracked_spectrum_is_that_of_the_accumulated_hessian():
     hessian, rhos, largest, x = np.zeros((10, 10)), [], [], None
-    for policy, _, candidates, chosen in rounds(0, 41):
+    for policy, _, action, _ in rounds(0, 41):
         if x is not None:  # the Hessian of a round is taken at the parameter that was learned in it
             hessian += np.kron(jacobian(outcome_probabilities(policy.parameter @ x)), np.outer(x, x))
             rhos.append(policy.curvature.shrinkage)
             largest.append(np.linalg.eigvalsh(hessian)[-1])
-        x = candidates.features[chosen]
+        x = action
     table, spectrum = track_sketch(SETTING, 40, seed=3, experiment="observed", checkpoints=[5, 20])
     assert table["round"].tolist() == [5, 20, 40]
     assert table["rho"].tolist() == [rhos[t - 1] for t in (5, 20, 40)]

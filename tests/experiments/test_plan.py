@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+from batch_project import SMALL_STUDY
 
 from compendium.experiments import plan, trials
-from compendium.experiments.problems import Synthetic
-from compendium.experiments.study import Setting, Study
 
-SETTING = Setting(
-    name="one", problem=Synthetic(dimension=4, rewards=(1.0,), parameter_norm=2.0), sketch_size=2,
-    regularization=0.5, step_size=1.0, norm_bound=2.0, radius={"kind": "constant", "beta": 0.1},
-    policies=("eofd", "random"),
-)  # fmt: skip
-STUDY = Study(experiment="tests", settings=[SETTING], n_rounds=60, n_trials=3, seed=2)
+STUDY = SMALL_STUDY.model_copy(update={"n_rounds": 60, "n_trials": 3})
+[SETTING] = STUDY.settings
 SPECS = {spec.key: spec for spec in STUDY.specs()}
 
 

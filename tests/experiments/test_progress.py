@@ -6,14 +6,13 @@ import io
 import logging
 import sys
 import time
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
-from batch_project import wait_until
+from batch_project import SMALL_STUDY, wait_until
 
 from compendium.experiments import progress, trials
-from compendium.experiments.problems import Synthetic
-from compendium.experiments.study import Setting, Study
 
 
 class Stream(io.StringIO):
@@ -135,34 +134,21 @@ def test_a_batch_receives_what_is_logged(standard_error, monkeypatch, caplog):
     assert (logger.handlers, logger.propagate, logger.level) == ([], True, logging.NOTSET)
 
 
-def test_what_a_study_reports(standard_error, tmp_path):
-    problem = Synthetic(dimension=3, rewards=(1.0,), parameter_norm=1.0)
-    setting = Setting(
-        name="one", problem=problem, sketch_size=2, regularization=1.0, step_size=1.0, norm_bound=1.0,
-        radius={"kind": "constant", "beta": 0.1}, policies=("eofd",),
-    )  # fmt: skip
-    study = Study(experiment="tests", settings=[setting], n_rounds=20, n_trials=2, seed=0)
+def test_the_messages_of_a_study(standard_error, tmp_path):
+    study = SMALL_STUDY.model_copy(update={"n_trials": 2})
     stream = standard_error(True)
     with pytest.MonkeyPatch.context() as patch:
-        reports, displayed = [], progress.displayed
-        patch.setattr(progress, "displayed", lambda title: _noted(displayed(title), reports))
+        messages, displayed = [], progress.displayed
+
+        @contextmanager
+        def recorded(title):
+            with displayed(title) as show:
+                yield lambda message: (messages.append(message), show(message))
+
+        patch.setattr(progress, "displayed", recorded)
         study.run(n_jobs=1, folder=tmp_path)
         keys = {"trials": [spec.key for spec in study.specs()]}
-        assert reports == [keys, {"total": 2, "stored": 0}, {"computed": 1}, {"computed": 1}]
+        assert messages == [keys, {"total": 2, "stored": 0}, {"computed": 1}, {"computed": 1}]
         study.run(n_jobs=1, folder=tmp_path)
-        assert reports[4:] == [keys, {"total": 2, "stored": 2}]
+        assert messages[4:] == [keys, {"total": 2, "stored": 2}]
     assert "2/2" in stream.getvalue()
-
-
-class _noted:  # noqa: N801 - it replaces a function
-    """A context manager that records the messages and shows them."""
-
-    def __init__(self, manager, reports):
-        self.manager, self.reports = manager, reports
-
-    def __enter__(self):
-        show = self.manager.__enter__()
-        return lambda report: (self.reports.append(report), show(report))
-
-    def __exit__(self, *error):
-        return self.manager.__exit__(*error)

@@ -62,17 +62,9 @@ def test_damaged_files_are_named(movielens, name, text, message):
 
 
 def test_insteval_features_are_those_counted_by_hand():
-    table = pd.DataFrame(
-        {
-            "s": [7, 7, 9],
-            "d": [1, 2, 1],
-            "studage": 2,
-            "lectage": 1,
-            "service": [0, 1, 0],
-            "dept": 3,
-            "y": [5, 1, 2],
-        }
-    )
+    raters = {"s": [7, 7, 9], "studage": 2}
+    rated = {"d": [1, 2, 1], "lectage": 1, "service": [0, 1, 0], "dept": 3, "y": [5, 1, 2]}
+    table = pd.DataFrame(raters | rated)
     loaded = load_insteval(table)
     assert loaded.indices.shape == (3, 6)
     assert loaded.indices[0].tolist() == loaded.indices[2].tolist()

@@ -287,12 +287,11 @@ def test_times_of_a_trial_with_few_rounds_after_the_sketch_is_full(tmp_path):
     table = short.run(folder=tmp_path / "trials").timings
     assert (table.select_dtypes("number").drop(columns="trial") > 0).all(axis=None)
     assert (table["first_round"] == 1).all()
-    twenty_full = STUDY.model_copy(update={"n_rounds": 24, "n_trials": 1}).run(folder=tmp_path / "trials")
-    first_round = twenty_full.timings.groupby("setting", observed=True)["first_round"].unique()
-    assert first_round.map(list).to_dict() == {"first": [5], "a second": [3]}
-    one_less = STUDY.model_copy(update={"n_rounds": 23, "n_trials": 1}).run(folder=tmp_path / "trials")
-    first_round = one_less.timings.groupby("setting", observed=True)["first_round"].unique()
-    assert first_round.map(list).to_dict() == {"first": [1], "a second": [3]}
+    for n_rounds, first in ((24, 5), (23, 1)):  # 20 rounds with a full sketch, and one less
+        study = STUDY.model_copy(update={"n_rounds": n_rounds, "n_trials": 1})
+        timings = study.run(folder=tmp_path / "trials").timings
+        first_round = timings.groupby("setting", observed=True)["first_round"].unique()
+        assert first_round.map(list).to_dict() == {"first": [first], "a second": [3]}
 
 
 # Common random numbers

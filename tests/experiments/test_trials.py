@@ -275,76 +275,57 @@ def test_a_trial_that_is_not_stored_causes_no_warning(tmp_path, caplog):
     assert not caplog.records
 
 
-def truncate(path):
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def halve(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def empty(path):
-    path.write_bytes(b"")
-
-
-def text(path):
-    path.write_text("not a table")
-
-
-def foreign(path):
-    pd.DataFrame({"round": [1], "policy": ["eofd"]}).to_parquet(path)
-
-
-def no_object(path):
-    rewrite(path, identity="[]")
-
-
-def no_json(path):
-    rewrite(path, identity="{")
-
-
-def other_trial(path):
-    other = make_spec({"policies": POLICIES}, trial=1)
-    store(other, other.compute(), path.parent).replace(path)
-
-
-def no_final(path):
-    rewrite(path, final="{")
-
-
-def other_sources(path):
-    identity = json.loads(pq.read_schema(path).metadata[b"identity"])
-    rewrite(path, identity=json.dumps(identity | {"sources": "0" * 64}))
-
-
-def fewer_rows(path):
-    rewrite(path, rows=-1)
-
-
 def rewrite(path, rows=None, **metadata):
     table = pq.read_table(path)[:rows] if rows else pq.read_table(path)
     changed = {name.encode(): value for name, value in metadata.items()}
     pq.write_table(table.replace_schema_metadata(table.schema.metadata | changed), path)
 
 
-DAMAGES = [
-    truncate, halve, empty, text, foreign, no_object, no_json, no_final, other_trial, other_sources,
-    fewer_rows,
-]  # fmt: skip
+def store_other_trial(path):
+    other = make_spec({"policies": POLICIES}, trial=1)
+    store(other, other.compute(), path.parent).replace(path)
+
+
+def store_other_sources(path):
+    identity = json.loads(pq.read_schema(path).metadata[b"identity"])
+    rewrite(path, identity=json.dumps(identity | {"sources": "0" * 64}))
+
+
+def store_other_content(path, change):
+    """Write a valid file with the right identity, whose content is not what was stored."""
+    table = pq.read_table(path)
+    changed = pa.Table.from_pandas(change(table.to_pandas()), preserve_index=False)
+    pq.write_table(changed.replace_schema_metadata(table.schema.metadata), path)
+
+
+#: What may have happened to the file of a trial.
+DAMAGES = {
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-100]),
+    "of another trial": store_other_trial,
+    "halved": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "empty": lambda path: path.write_bytes(b""),
+    "text": lambda path: path.write_text("not a table"),
+    "another table": lambda path: pd.DataFrame({"round": [1], "policy": ["eofd"]}).to_parquet(path),
+    "identity is no object": lambda path: rewrite(path, identity="[]"),
+    "identity is no JSON": lambda path: rewrite(path, identity="{"),
+    "final is no JSON": lambda path: rewrite(path, final="{"),
+    "final is changed": lambda path: rewrite(path, final="{}"),
+    "of other sources": store_other_sources,
+    "fewer rows": lambda path: rewrite(path, rows=-1),
+    "a number is changed": lambda path: store_other_content(path, lambda frame: frame.assign(regret=0.25)),
+    "a column is renamed": lambda path: store_other_content(
+        path, lambda frame: frame.rename(columns={"reward": "rewards"})
+    ),
+}
 
 
 @pytest.mark.parametrize(
     "damage",
-    [
-        truncate,
-        other_trial,
-        *(pytest.param(d, marks=pytest.mark.slow) for d in DAMAGES[1:] if d is not other_trial),
-    ],
-    ids=lambda damage: damage.__name__,
+    [*list(DAMAGES)[:2], *(pytest.param(name, marks=pytest.mark.slow) for name in list(DAMAGES)[2:])],
 )
 def test_a_trial_with_a_damaged_file_is_computed_again(stored, damage, caplog):
     spec, frame, path = stored
-    damage(path)
+    DAMAGES[damage](path)
     with caplog.at_level(logging.WARNING):
         assert load(spec, path.parent) is None
     assert [r.levelname for r in caplog.records] == ["WARNING"]
@@ -501,29 +482,3 @@ def test_specifications_cannot_be_changed():
         spec.trial = 1
     with pytest.raises(ValidationError, match="frozen"):
         spec.setting.sketch_size = 1
-
-
-def _other_regret(frame, metadata):
-    return frame.assign(regret=0.25), metadata
-
-
-def _other_name(frame, metadata):
-    return frame.rename(columns={"reward": "rewards"}), metadata
-
-
-def _other_end(frame, metadata):
-    return frame, metadata | {b"final": b"{}"}
-
-
-@pytest.mark.parametrize("edit", [_other_regret, _other_name, _other_end])
-def test_an_edited_trial_is_not_used(stored, tmp_path, caplog, edit):
-    """The file is valid Parquet and has the right address, but other content than was stored."""
-    spec, frame, path = stored
-    table = pq.read_table(path)
-    edited, metadata = edit(table.to_pandas(), table.schema.metadata)
-    pq.write_table(pa.Table.from_pandas(edited, preserve_index=False).replace_schema_metadata(metadata), path)
-    with caplog.at_level(logging.WARNING):
-        assert load(spec, tmp_path) is None
-    assert "is not the one asked for" in caplog.text
-    store(spec, frame, tmp_path)
-    assert_same(load(spec, tmp_path), frame)

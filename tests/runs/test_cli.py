@@ -17,7 +17,7 @@ from batch_project import MANIFEST, STUDY, cell, command, make_project, wait_unt
 
 from compendium import cli
 from compendium.experiments import journal
-from compendium.runs import request, verification
+from compendium.runs import manifest, request, verification
 from compendium.runs import run as runs
 from compendium.system import paths
 from compendium.system.paths import FailureError
@@ -45,53 +45,44 @@ def mlogb(capfd):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["minst"], "unknown experiment 'minst'; there are: tiny\n"),
-        (["tiny", "--profile", "big"], "unknown profile 'big'; there are: smoke, paper\n"),
-        (["tiny"], "unknown profile 'standard'; there are: smoke, paper\n"),
+        ("minst", "unknown experiment 'minst'; there are: tiny\n"),
+        ("tiny --profile big", "unknown profile 'big'; there are: smoke, paper\n"),
+        ("tiny", "unknown profile 'standard'; there are: smoke, paper\n"),
         (
-            ["tiny", "--profile", "smoke", "-p", "rounds=3"],
+            "tiny --profile smoke -p rounds=3",
             "unknown parameter 'rounds'; there are: n_rounds, step_size, label, sizes, quick, extra\n",
         ),
         (
-            ["tiny", "--profile", "smoke", "-p", "n_rounds=many"],
+            "tiny --profile smoke -p n_rounds=many",
             "parameter n_rounds must be int (its default is 10), got 'many' (str)\n",
         ),
-        (["tiny", "--profile", "smoke", "-p", "n_rounds"], "-p n_rounds: expected name=value\n"),
+        ("tiny --profile smoke -p n_rounds", "-p n_rounds: expected name=value\n"),
+        ("tiny --profile smoke -p n_rounds=1 -p n_rounds=2", "-p gives a parameter twice\n"),
+        ("tiny --profile smoke --shard 3/2", "shard must be i/n with 1 <= i <= n, such as 1/8, got '3/2'\n"),
         (
-            ["tiny", "--profile", "smoke", "-p", "n_rounds=1", "-p", "n_rounds=2"],
-            "-p gives a parameter twice\n",
-        ),
-        (
-            ["tiny", "--profile", "smoke", "--shard", "3/2"],
-            "shard must be i/n with 1 <= i <= n, such as 1/8, got '3/2'\n",
-        ),
-        (
-            ["tiny", "--profile", "smoke", "--shard", "1/2", "--cluster", "tcp://localhost:1"],
+            "tiny --profile smoke --shard 1/2 --cluster tcp://localhost:1",
             "--shard and --cluster are two ways to share the work; choose one\n",
         ),
         (
-            ["tiny", "--profile", "smoke", "--cluster", "foo"],
+            "tiny --profile smoke --cluster foo",
             "--cluster must be an address such as tcp://10.0.0.5:8786, got 'foo'\n",
         ),
         (
-            ["tiny", "--profile", "smoke", "--redraw", "--again"],
+            "tiny --profile smoke --redraw --again",
             "--redraw computes nothing: it goes with none of --again, --shard, --cluster, --dry-run\n",
         ),
-        ([], "give the name of an experiment (`mlogb list` has them), or --all for all of them\n"),
+        ("", "give the name of an experiment (`mlogb list` has them), or --all for all of them\n"),
+        ("tiny --all", "give the name of an experiment (`mlogb list` has them), or --all for all of them\n"),
         (
-            ["tiny", "--all"],
-            "give the name of an experiment (`mlogb list` has them), or --all for all of them\n",
-        ),
-        (
-            ["--all", "--profile", "smoke", "-p", "n_rounds=2"],
+            "--all --profile smoke -p n_rounds=2",
             "-p changes the parameters of one experiment; with --all give none\n",
         ),
-        (["--all"], "unknown profile 'standard'; there are: smoke, paper\n"),
+        ("--all", "unknown profile 'standard'; there are: smoke, paper\n"),
     ],
 )
 def test_wrong_requests_exit_with_2(mlogb, root, arguments, message):
     make_project(root, STUDY)
-    assert mlogb("run", *arguments) == (2, "", message)
+    assert mlogb("run", *arguments.split()) == (2, "", message)
     assert not (root / "papermill_runs").exists()
 
 
@@ -101,8 +92,8 @@ def test_zero_jobs_are_refused(mlogb):
 
 def test_run_then_reuse_then_list(mlogb, root, monkeypatch):
     make_project(root, STUDY)
-    manifest = MANIFEST.replace("    profiles:", "    data: [MNIST, InstEval]\n    profiles:")
-    (root / "experiments.yml").write_text(manifest)
+    with_data = MANIFEST.replace("    profiles:", "    data: [MNIST, InstEval]\n    profiles:")
+    (root / "experiments.yml").write_text(with_data)
     monkeypatch.setattr(request, "_checksum", lambda name: {"MNIST": "0"}.get(name))
     absent = "  not on the machine that computed it, and left out where it was asked for: InstEval"
     arguments = ("run", "tiny", "--profile", "smoke", "-p", "label=x", "-p", "n_rounds=2", "--jobs", "2")
@@ -246,15 +237,15 @@ def test_a_point_that_finds_the_disk_full_does_not_stop_the_others(mlogb, root, 
     set_grid(root, "{label: [a, b, c]}")
     asked = []
 
-    def execute(*arguments):
-        asked.append(arguments[-1])
+    def execute(*_, point, **__):
+        asked.append(point)
         raise OSError(28, "No space left on device", "results.parquet")
 
     monkeypatch.setattr(runs, "execute", execute)
     line = "No space left on device: results.parquet\n"
     expected = "".join(f"label='{name}': {line}" for name in "abc")
     assert mlogb("run", "tiny", "--profile", "smoke") == (1, "", expected)
-    assert len(asked) == 3
+    assert asked == [{"label": name} for name in "abc"]
 
 
 @pytest.mark.slow
@@ -414,24 +405,19 @@ def test_help_does_not_import_the_heavy_libraries():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_a_full_disk_is_reported_in_one_line(mlogb, monkeypatch):
-    from compendium.runs import manifest
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (OSError(28, "No space left on device", "a.parquet"), 1, "No space left on device: a.parquet\n"),
+        (KeyboardInterrupt(), 130, ""),  # Typer ends the process
+    ],
+)
+def test_a_full_disk_is_reported_and_an_interrupt_has_its_exit_code(mlogb, monkeypatch, error, code, line):
+    def fail(*_: object) -> None:
+        raise error
 
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device", "results.parquet")
-
-    monkeypatch.setattr(manifest, "load_manifest", full)
-    assert mlogb("list") == (1, "", "No space left on device: results.parquet\n")
-
-
-def test_an_interrupt_has_its_own_exit_code(mlogb, monkeypatch):
-    from compendium.runs import manifest
-
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(manifest, "load_manifest", interrupted)
-    assert mlogb("list")[0] == 130
+    monkeypatch.setattr(manifest, "load_manifest", fail)
+    assert mlogb("list") == (code, "", line)
 
 
 @pytest.mark.parametrize("arguments", [["minst"], ["synthetic", "--profile", "paper"]])
@@ -454,14 +440,14 @@ def test_a_misspelt_name_and_a_stored_run_need_no_slow_import(arguments):
 def test_a_value_out_of_its_limits_starts_nothing(mlogb, root):
     """The message says where on the command line or in the manifest the value was written."""
     make_project(root, STUDY)
-    manifest = root / "experiments.yml"
-    manifest.write_text("limits: {n_rounds: {minimum: 1}, sizes: {items: {minimum: 1}}}\n" + MANIFEST)
+    file = root / "experiments.yml"
+    file.write_text("limits: {n_rounds: {minimum: 1}, sizes: {items: {minimum: 1}}}\n" + MANIFEST)
     for value, message in (
         ("n_rounds=0", "-p n_rounds=0: must be at least 1, got 0\n"),
         ("sizes=[3, -5]", "-p sizes=[3, -5]: item [1] must be at least 1, got -5\n"),
     ):
         assert mlogb("run", "tiny", "--profile", "smoke", "-p", value) == (2, "", message)
-    manifest.write_text(manifest.read_text().replace("smoke: {n_rounds: 3}", "smoke: {n_rounds: 0}"))
+    file.write_text(file.read_text().replace("smoke: {n_rounds: 3}", "smoke: {n_rounds: 0}"))
     place = "experiments.yml, experiments.tiny.profiles.smoke: n_rounds=0"
     message = f"{place}: must be at least 1, got 0\n"
     assert mlogb("run", "tiny", "--profile", "smoke") == (2, "", message)

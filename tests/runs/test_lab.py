@@ -51,9 +51,7 @@ def tree(tmp_path, monkeypatch):
     ignored = shutil.ignore_patterns(".ipynb_checkpoints")
     shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks", ignore=ignored)
     monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
-    monkeypatch.setenv(
-        "JUPYTER_DATA_DIR", str(tmp_path / "jupyter")
-    )  # which has the trusted notebooks
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))  # which has the trusted notebooks
     return tmp_path
 
 

@@ -111,6 +111,11 @@ def test_unknown_names_list_the_valid_ones():
         resolved("large")
 
 
+def added(line):
+    """The change of the manifest that adds a line to the experiment."""
+    return "    parameters:", f"    {line}\n    parameters:"
+
+
 #: A short text of nested lists, each of which has ten aliases of the one before.
 TENFOLD = [f"&{b} [{', '.join([f'*{a}'] * 10)}]" for a, b in pairwise("abcdefghij")]
 BOMB = f"[&a [x], {', '.join(TENFOLD)}]"
@@ -120,11 +125,7 @@ BOMB = f"[&a [x], {', '.join(TENFOLD)}]"
     ("old", "new", "message"),
     [
         ("title:", "titel:", r"experiments.tiny.titel: Extra inputs"),
-        (
-            "    parameters:",
-            "    data: [mnist]\n    parameters:",
-            r"experiments.tiny.data.0: Input should be 'MNIST'",
-        ),
+        (*added("data: [mnist]"), r"experiments.tiny.data.0: Input should be 'MNIST'"),
         ("    title: A tiny experiment\n", "", r"experiments.tiny.title: Field required"),
         ("smoke:", "custom:", r"experiments.tiny.profiles.custom"),
         ("tiny:", "../tiny:", r"experiments.../tiny"),
@@ -137,28 +138,12 @@ BOMB = f"[&a [x], {', '.join(TENFOLD)}]"
         ("notebook: notebooks/", "notebook: /", r"tiny.notebook: .* a path inside the project is expected"),
         ("{n_rounds: 3}", "{n_rounds: 3, n_rounds: 4}", r"'n_rounds' is there twice"),
         ("      paper:", "      smoke:", r"'smoke' is there twice"),
-        (
-            "    parameters:",
-            "    grid: {label: []}\n    parameters:",
-            r"grid.label: List should have at least 1",
-        ),
-        (
-            "    parameters:",
-            "    grid: {label: x}\n    parameters:",
-            r"grid.label: Input should be a valid list",
-        ),
-        (
-            "    parameters:",
-            "    grid: {label: [a, b, a]}\n    parameters:",
-            r"the values of a grid must differ",
-        ),
-        ("    parameters:", "    grid: {label: [2026-01-01, 2026-01-01]}\n    parameters:", r"must differ"),
-        (
-            "    parameters:",
-            "    grid: {step_size: [1]}\n    parameters:",
-            r"both in the grid and in parameters",
-        ),
-        ("    parameters:", "    grid: {n_rounds: [1]}\n    parameters:", r"both in the grid and in smoke"),
+        (*added("grid: {label: []}"), r"grid.label: List should have at least 1"),
+        (*added("grid: {label: x}"), r"grid.label: Input should be a valid list"),
+        (*added("grid: {label: [a, b, a]}"), r"the values of a grid must differ"),
+        (*added("grid: {label: [2026-01-01, 2026-01-01]}"), r"must differ"),
+        (*added("grid: {step_size: [1]}"), r"both in the grid and in parameters"),
+        (*added("grid: {n_rounds: [1]}"), r"both in the grid and in smoke"),
     ],
 )
 def test_an_invalid_manifest_is_refused(tmp_path, old, new, message):

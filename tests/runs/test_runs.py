@@ -270,29 +270,17 @@ def test_a_run_that_is_made_again_replaces_the_stored_one(root, monkeypatch):
     ("cells", "message"),
     [
         ([STUDY, cell("1 / 0")], r"code cell 4 \(1 / 0\) failed: ZeroDivisionError: division by zero"),
-        pytest.param(
-            [STUDY, cell("import os; os._exit(1)")],
-            r"Kernel died in the cell: import os; os\._exit\(1\)",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            [STUDY, cell("raise SystemExit"), cell("2")],
-            r"code cell 4 \(raise SystemExit\) failed: SystemExit",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            [STUDY, cell("(run / 'figures/a').mkdir(); (run / 'figures/a/b.png').touch()")],
-            r"^figures/a/b\.png: pictures are kept in figures itself",
-            marks=pytest.mark.slow,
-        ),
         ([cell("1")], r"wrote no results\.parquet\n.*wrote no study\.json"),
-        pytest.param(
-            [STUDY, cell("(run / 'study.json').write_text(json.dumps({'findings': str(run)}))")],
-            r"study\.json names a path of this machine",
-            marks=pytest.mark.slow,
-        ),
+        *(pytest.param([STUDY, *map(cell, codes)], message, marks=pytest.mark.slow) for codes, message in (
+            (["import os; os._exit(1)"], r"Kernel died in the cell: import os; os\._exit\(1\)"),
+            (["raise SystemExit", "2"], r"code cell 4 \(raise SystemExit\) failed: SystemExit"),
+            (["(run / 'figures/a').mkdir(); (run / 'figures/a/b.png').touch()"],
+             r"^figures/a/b\.png: pictures are kept in figures itself"),
+            (["(run / 'study.json').write_text(json.dumps({'findings': str(run)}))"],
+             r"study\.json names a path of this machine"),
+        )),
     ],
-)
+)  # fmt: skip
 def test_a_failed_run_does_not_look_complete(root, cells, message):
     make_project(root, *cells)
     with pytest.raises(FailureError, match=message):

@@ -56,11 +56,16 @@ def run(made, tmp_path, monkeypatch):
     return run
 
 
+def leave_out(monkeypatch, *checks):
+    """Let these checks of a verification find nothing."""
+    for name in checks:
+        monkeypatch.setattr(verification, name, lambda *_: [])
+
+
 @pytest.fixture
 def without_kernel(monkeypatch):
     """Leave out the checks that execute the notebook or compute trials again."""
-    for name in ("replay_faults", "trial_faults"):
-        monkeypatch.setattr(verification, name, lambda *_: [])
+    leave_out(monkeypatch, "replay_faults", "trial_faults")
 
 
 def test_a_run_is_drawn_again_from_its_tables(run, monkeypatch):
@@ -258,7 +263,7 @@ def test_forged_outputs_are_found_by_executing_again(run):
 @pytest.mark.slow
 def test_forged_tables_are_found_by_the_trials(run, monkeypatch):
     """The notebook prints the forged numbers, since it reads the tables, but the trials give others."""
-    monkeypatch.setattr(verification, "replay_faults", lambda *_: [])
+    leave_out(monkeypatch, "replay_faults")
     kept = {
         name: (run.path / name).read_bytes()
         for name in ("results.parquet", "final.parquet", "timings.parquet")
@@ -307,7 +312,7 @@ def test_a_record_that_contradicts_its_run_is_found(run, without_kernel):
 
 
 def test_a_cell_that_was_executed_out_of_order_is_found(run, monkeypatch):
-    monkeypatch.setattr(verification, "trial_faults", lambda *_: [])
+    leave_out(monkeypatch, "trial_faults")
     notebook = json.loads((run.path / "tiny.ipynb").read_text())
     codes = [one for one in notebook["cells"] if one["cell_type"] == "code"]
     codes[1]["execution_count"] = codes[1]["execution_count"] + 5
@@ -378,7 +383,7 @@ def test_a_check_that_fails_is_a_fault_of_the_run(run, monkeypatch):
 @pytest.mark.slow
 def test_what_reproduced_a_run_is_written_beside_it(run, monkeypatch):
     """An attestation says how many trials which code computed, and changes no file of the run."""
-    monkeypatch.setattr(verification, "replay_faults", lambda *_: [])
+    leave_out(monkeypatch, "replay_faults")
     before = {path: path.read_bytes() for path in run.path.iterdir()}
 
     def attested(sample):
@@ -429,7 +434,7 @@ def test_an_attestation_of_another_record_is_found(run, without_kernel):
 @pytest.mark.parametrize("version", ["the same", "another"])
 def test_only_the_final_states_may_differ_in_last_digits(run, monkeypatch, version):
     """The actions must be the same in another version of the library too."""
-    monkeypatch.setattr(verification, "replay_faults", lambda *_: [])
+    leave_out(monkeypatch, "replay_faults")
     shutil.rmtree(paths.trials_folder())
     if version == "another":
         monkeypatch.setattr(recomputation.trials, "library_digest", lambda: version)
@@ -456,8 +461,7 @@ def forged_notebook(run, change):
 
 def test_forged_cells_are_found_by_comparison_with_the_text(run, monkeypatch):
     """A formula, a sentence and the injected cell are changed so that all outputs stay the same."""
-    for name in ("replay_faults", "trial_faults", "figure_faults"):
-        monkeypatch.setattr(verification, name, lambda *_: [])
+    leave_out(monkeypatch, "replay_faults", "trial_faults", "figure_faults")
     assert verify(run) == []
     stored = (run.path / "tiny.ipynb").read_bytes()
 
@@ -488,8 +492,7 @@ def test_forged_cells_are_found_by_comparison_with_the_text(run, monkeypatch):
 
 
 def test_the_text_is_found_at_the_commit_of_the_run_or_named_as_not_found(run, monkeypatch):
-    for name in ("replay_faults", "trial_faults", "figure_faults"):
-        monkeypatch.setattr(verification, name, lambda *_: [])
+    leave_out(monkeypatch, "replay_faults", "trial_faults", "figure_faults")
     root = paths.project_root()
     for arguments in (["init", "-q"], ["add", "notebooks"], ["commit", "-qm", "x"]):
         git(root, *arguments)
@@ -557,8 +560,7 @@ def test_margins_are_compared_up_to_the_roundoff_of_scores():
 
 def test_all_trials_find_what_a_sample_misses(run, monkeypatch):
     """A number outside the sample, a margin and the data are changed, and all checksums with them."""
-    for name in ("replay_faults", "figure_faults"):
-        monkeypatch.setattr(verification, name, lambda *_: [])
+    leave_out(monkeypatch, "replay_faults", "figure_faults")
     shutil.rmtree(paths.trials_folder())  # as in a clone
     said = []
     assert verify(run, 1, verification.Report(said.append)) == []
