@@ -2,8 +2,8 @@ r"""Explore, then learn: the step and the radius on a small set of parameters, a
 
 A first phase of exploration leaves an ellipsoid that holds the true parameter and in which no logit of an
 action varies by more than a constant. On it the loss is as good as quadratic, so that step size and ridge
-of the second phase are free of S. Its projection is one onto an ellipsoid, which is a projection onto a ball in a
-few other coordinates. Derivation: notebook ``19_instance_rate``.
+of the second phase are free of S. Its projection is one onto an ellipsoid, which is a projection onto a ball
+in a few other coordinates. Derivation: notebook ``19_instance_rate``.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def test_parameters_and_terms_by_hand():
     assert terms["sketch"] == pytest.approx(8 * math.expm1(1.0) * 3.0)
     assert terms["logit_movement"] == pytest.approx(2 * 2 * 0.5 / (6 * math.sqrt(3)))
     assert terms["hessian_movement"] == -0.125
-    with pytest.raises(ValueError, match="step_size must be at least 1 \\+ variation / 2 = 2, got 1.9"):
+    with pytest.raises(ValueError, match=r"step_size must be at least 1 \+ variation / 2 = 2, got 1\.9"):
         exploration.explored_radius_terms(
             1, 2.0, start=5.0, confidence=0.1, regularization=1.0, step_size=1.9, trace=1.0
         )
@@ -109,7 +109,9 @@ def test_a_small_variation_is_better_than_the_ball():
         (lambda: LowRank(0.0, np.zeros((2, 1)), [1.0]), "ridge"),
         (lambda: Ellipsoid([0.0], LowRank(1.0, np.zeros((2, 0)), []), 1.0), "centre"),
         (
-            lambda: exploration.project_onto_ellipsoid(plain(3), [0.0, 0.0], Ellipsoid([0.0, 0.0], plain(2), 1.0)),
+            lambda: exploration.project_onto_ellipsoid(
+                plain(3), [0.0, 0.0], Ellipsoid([0.0, 0.0], plain(2), 1.0)
+            ),
             "matrix must have 2 rows like the centre, got 3",
         ),
     ],
