@@ -220,6 +220,7 @@ _OTHERS = (
     "convergence",
     "sketch_size",
     "radius_scale",
+    "coverage_radius",
     "real_data",
     "scale",
 )
