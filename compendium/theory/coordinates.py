@@ -13,18 +13,20 @@ _UNIT = float(np.finfo(np.float64).eps) / 2.0
 
 
 def overlap_error_bound(combinations: ArrayLike, terms: int) -> Array:
-    r"""Bound of the error of the inner products of the columns of Q, first order in the unit of roundoff.
+    r"""Bound of the error of the inner products of the directions of a policy for sparse actions.
 
-    .. math:: \bigl|\langle q_i, q_j\rangle - \delta_{ij}\bigr|
-              \le (N + 4u + 8)\,\mathrm{u}\,\|\phi_i\|_1\,\|\phi_j\|_1
+    It holds to first order in the unit of roundoff.
 
-    Here :math:`q_i = \sum_k \phi_{ik} y_k` with rows :math:`\|y_k\| \le 1`, N is the largest number of terms
-    in an inner product of two of these rows, and :math:`\mathrm u = 2^{-53}`.
+    .. math:: \bigl|\langle\upsilon_i, \upsilon_j\rangle - \delta_{ij}\bigr|
+              \le (N + 4u + 8)\,\mathrm{u}\,\|\pi_i\|_1\,\|\pi_j\|_1
+
+    Here :math:`\upsilon_i = \sum_k \pi_{ik} Y_k` with rows :math:`\|Y_k\| \le 1`, N is the largest number of
+    terms in an inner product of two of these rows, and :math:`\mathrm u = 2^{-53}`.
 
     Parameters
     ----------
     combinations : (u, u) array
-        :math:`\Phi`, the coefficients of the columns of Q in the rows.
+        :math:`\Pi`, the coefficients of the directions in the rows.
     terms : int
         N >= 1.
 

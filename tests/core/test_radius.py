@@ -263,7 +263,9 @@ def test_the_policy_tracks_what_the_radius_needs(kind, K):
         assert progress.logit_movement == pytest.approx(logit_movement, rel=1e-12)
         assert progress.hessian_movement == pytest.approx(hessian_movement, rel=1e-12)
         moved = progress.logit_movement, progress.hessian_movement
-        expected = Progress(K, d, rank, 0.7, 1.3, 0.9, t + 1, policy.curvature.shrinkage, *moved)
+        assert (progress.surplus, progress.growth) == (0.0, policy.curvature.ridge - 0.7)
+        own = policy.curvature.shrinkage, *moved, progress.growth, 0.0
+        expected = Progress(K, d, rank, 0.7, 1.3, 0.9, t + 1, *own)
         assert progress == expected
         assert policy.beta == radius.value(expected)
     assert (policy.curvature.shrinkage > 0.1) == ("eofd" in kind)

@@ -441,7 +441,7 @@ def test_names_of_policies_are_validated(policies):
         ({"setting": {"norm_bound": float("nan")}}, "norm_bound"),
         (
             {"setting": {"radius": {"kind": "box"}}},
-            r"one of \['constant', 'repaired', 'ridge', 'theorem'\], got 'box'",
+            r"one of \['constant', 'log-det', 'observed', 'repaired', 'ridge', 'theorem'\], got 'box'",
         ),
         ({"setting": {"radius": {"scale": 1.0}}}, "kind"),
         ({"setting": {"radius": {"kind": "ridge", "width": 1.0}}}, "'width'"),

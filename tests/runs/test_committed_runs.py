@@ -57,6 +57,7 @@ def test_notebooks_of_experiments_import_names_that_stay():
         "compendium.theory",
         "mlogb_core",
         "mlogb_core.curvature",
+        "mlogb_core.link",
     }
     for experiment in load_manifest().experiments.values():
         text = experiment.source.read_text()
