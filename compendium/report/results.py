@@ -222,6 +222,9 @@ _OTHERS = (
     "radius_scale",
     "real_data",
     "scale",
+    "equal_regret",
+    "adaptive_rank",
+    "moonshot",
 )
 
 
