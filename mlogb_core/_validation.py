@@ -144,6 +144,22 @@ def as_probability(name: str, value: Any) -> float:
     return number
 
 
+def as_share(name: str, value: Any) -> float:
+    """Return `value` as a float from 0 to 1."""
+    number = _as_number(name, value)
+    if not 0 <= number <= 1:
+        raise ValueError(f"{name} must lie between 0 and 1, got {value}")
+    return number
+
+
+def as_flag(name: str, value: Any) -> bool:
+    """Return `value` as a bool; 0, 1 and None are not flags."""
+    array = np.asarray(value)
+    if array.ndim != 0 or array.dtype.kind != "b":
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+    return bool(array)
+
+
 def as_margin(name: str, value: Any) -> float:
     """Return `value` as a float >= 0, infinity included."""
     array = np.asarray(value)

@@ -15,9 +15,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
-from mlogb_core.policies import Policy, RandomPolicy, eofd, first_order, oful, robust_eofd, thompson
+from mlogb_core.policies import (
+    Policy,
+    RandomPolicy,
+    budgeted_eofd,
+    compensated_eofd,
+    diagonal,
+    doubling_eofd,
+    dyadic_eofd,
+    eofd,
+    first_order,
+    growing_ridge,
+    oful,
+    robust_eofd,
+    thompson,
+)
 from mlogb_core.printed import CholeskyOFUL, PrintedEOFD, PrintedOFUL
 from mlogb_core.radius import ConstantRadius
 
@@ -48,6 +62,45 @@ class Buffered(Parameters):
     buffer: PositiveInt = 1
 
 
+class Compensated(Buffered):
+    """`share` of what a shrink subtracts that goes to the ridge."""
+
+    share: float = Field(default=1.0, ge=0.0, le=1.0)
+
+
+class Budgeted(Parameters):
+    """`budget` of what a sketch may lose, in units of lambda, and the `horizon` over which it is spent.
+
+    A setting does not know the number of rounds, so give `horizon` that number. With `open_ended` it is only
+    a guess. `largest_size` is a cap on m, at which `compensate` sends what is beyond the budget to the ridge.
+    """
+
+    budget: PositiveFloat = 1.0
+    horizon: PositiveInt = 1000
+    open_ended: bool = False
+    largest_size: PositiveInt | None = None
+    compensate: bool = False
+
+
+class Doubling(Parameters):
+    """`budget` of what a phase of a sketch may lose, in units of lambda; `falling` from phase to phase."""
+
+    budget: PositiveFloat = 1.0
+    falling: bool = False
+
+
+class Dyadic(Parameters):
+    """`budget` of what all blocks of a sketch may lose together, in units of lambda."""
+
+    budget: PositiveFloat = 1.0
+
+
+class Growing(Parameters):
+    """`growth` c of the ridge, as a multiple of the trace of the Hessians."""
+
+    growth: PositiveFloat = 1.0
+
+
 @dataclass(frozen=True)
 class Entry:
     """What the experiments know of a policy.
@@ -63,7 +116,7 @@ class Entry:
         How it is drawn.
     memory : callable
         The count of floating-point numbers in the matrices that it works on, from K, d, m and its own
-        parameters by name.
+        parameters by name. If its rank grows with the stream, the largest count that any stream can lead to.
     parameters : type of Parameters
         Its own parameters, with types, ranges and defaults.
     """
@@ -83,6 +136,25 @@ def _no_matrix(K: int, d: int, m: int) -> int:
 def _sketch(K: int, d: int, m: int, buffer: int = 1) -> int:
     """The rows of a sketch until it shrinks, and the images of an action."""
     return K * d * (m + (buffer + 1) * K)
+
+
+def _compensated(K: int, d: int, m: int, buffer: int = 1, share: float = 1.0) -> int:
+    """Those of a sketch."""
+    return _sketch(K, d, m, buffer)
+
+
+def _growing_sketch(K: int, d: int, m: int, largest_size: int | None = None, **_: Any) -> int:
+    """Those of a sketch of the largest size that m can reach, twice, as the rows move when it grows."""
+    return 2 * _sketch(K, d, K * d if largest_size is None else min(largest_size, K * d))
+
+
+def _diagonal(K: int, d: int, m: int) -> int:
+    return K * d
+
+
+def _ridge(K: int, d: int, m: int, growth: float = 1.0) -> int:
+    """None: it is one number."""
+    return 0
 
 
 def _full_matrix(K: int, d: int, m: int, matrices: int = 1) -> int:
@@ -137,6 +209,28 @@ POLICIES: dict[str, Entry] = {
     "thompson": Entry(
         thompson, (*SKETCHED, "rng"),
         Style("Thompson, sketched", "#7F7F00", (3, 1, 3, 4), ">"), _sketch, Buffered,
+    ),
+    "compensated-eofd": Entry(
+        compensated_eofd, SKETCHED,
+        Style("compensated EOFD", "#117733", (7, 2, 2, 2, 2, 2), "d"), _compensated, Compensated,
+    ),
+    "budgeted-eofd": Entry(
+        budgeted_eofd, SKETCHED,
+        Style("budgeted EOFD", "#882255", (12, 2), "H"), _growing_sketch, Budgeted,
+    ),
+    "doubling-eofd": Entry(
+        doubling_eofd, SKETCHED,
+        Style("doubling EOFD", "#AA4499", (12, 2, 1, 2), "8"), _growing_sketch, Doubling,
+    ),
+    "dyadic-eofd": Entry(
+        dyadic_eofd, SKETCHED,
+        Style("dyadic EOFD", "#CC6677", (6, 3, 1, 3), "."), _growing_sketch, Dyadic,
+    ),
+    "growing-ridge": Entry(
+        growing_ridge, OPTIMISTIC, Style("growing ridge", "#44AA99", (2, 1), "+"), _ridge, Growing,
+    ),
+    "diagonal": Entry(
+        diagonal, OPTIMISTIC, Style("diagonal", "#332288", (4, 2, 4, 1), "|"), _diagonal,
     ),
 }  # fmt: skip
 

@@ -86,7 +86,8 @@ class Curvature(Owned, ABC, Generic[Frame]):
         :math:`\rho \ge 0`, the accumulated sketching error: the amounts that were subtracted from the sketch.
         0 for an exact representation.
     rank_bound : int
-        The largest rank that the part of Z besides the ridge can have: m in the theorem's radius.
+        The largest rank that the part of Z besides the ridge can have: m in the theorem's radius. Where the
+        rank `grows`, the largest one so far.
     updates : int
         Number of Hessians that were added to this object.
 
@@ -98,6 +99,8 @@ class Curvature(Owned, ABC, Generic[Frame]):
 
     #: The arguments of the constructor, each of which is kept in an attribute of the same name.
     arguments: ClassVar[tuple[str, ...]] = ("n_outcomes", "n_features", "regularization")
+    #: Whether the rank, and with it the memory, depends on the stream.
+    grows: ClassVar[bool] = False
     rank_bound: int
 
     def __init__(self, n_outcomes: int, n_features: int, regularization: float) -> None:

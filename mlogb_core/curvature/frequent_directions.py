@@ -14,10 +14,8 @@ from typing import Any, Self
 import numpy as np
 
 from mlogb_core._linalg import (
-    add_product,
     add_to_diagonal,
     polar,
-    row_products,
     smallest_eigenpairs,
     symmetric_product,
 )
@@ -109,16 +107,20 @@ class FrequentDirections(LowRankCurvature):
             self._end_round(core)
             return coordinates
         values, weakest = smallest_eigenpairs(core, size - self.sketch_size)
-        reflector, inverse = _block_reflector(weakest, self.sketch_size)
+        dropped = self._dropped(values)
+        if not dropped:
+            self._end_round(core)
+            return coordinates
+        values, weakest, kept = values[:dropped], weakest[:, :dropped], size - dropped
+        reflector, inverse = _block_reflector(weakest, kept)
         scaled = np.dot(reflector, inverse)
-        core = _reflected(core, reflector, scaled, self.sketch_size)
+        core = _reflected(core, reflector, scaled, kept)
         discarded = max(float(values[-1]), 0.0)
         add_to_diagonal(core, -discarded)
         self._deflate(rows, reflector, scaled)
         if coordinates is not None:
             coordinates = self._deflated(coordinates, reflector, scaled)
-        self._end_round(core)
-        self.shrinkage += discarded
+        self._end_round(core, discarded)
         return coordinates
 
     def state_dict(self) -> dict[str, Any]:
@@ -157,22 +159,20 @@ class FrequentDirections(LowRankCurvature):
         full = self.rank_bound == self.n_outcomes * self.n_features
         return not full and self.reserved + self.n_outcomes > self.rank_bound
 
-    def _end_round(self, core: Array) -> None:
-        """Keep the new core, and count the round."""
+    def _dropped(self, values: Array) -> int:
+        """How many of the weakest directions a shrink drops, from the ascending eigenvalues of the excess.
+
+        All of them here. A sketch whose m grows may keep the strongest ones.
+        """
+        return len(values)
+
+    def _end_round(self, core: Array, discarded: float = 0.0) -> None:
+        """Keep the new core, add up what the shrink subtracted, and count the round."""
         due, size = self._is_due(), min(self.reserved + self.n_outcomes, self.rank_bound)
         self.core, self._factor = core, None
         self.reserved = self.sketch_size if due else size
+        self.shrinkage += discarded
         self.updates += 1
-
-    def _deflate(self, rows: Array, reflector: Array, scaled: Array) -> None:
-        """Apply the reflector to the basis in place; only the first m rows, which are kept, are computed."""
-        kept = self.sketch_size
-        add_product(rows[:kept], scaled[:kept], row_products(reflector.T, rows), scale=-1.0)
-
-    def _deflated(self, coordinates: Array, reflector: Array, scaled: Array) -> Array:
-        """Coordinates in the reflected basis."""
-        kept = self.sketch_size
-        return np.asarray(coordinates[:kept] - np.dot(scaled[:kept], np.dot(reflector.T, coordinates)))
 
 
 def _block_reflector(removed: Array, kept: int) -> tuple[Array, Array]:

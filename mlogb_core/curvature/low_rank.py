@@ -22,6 +22,7 @@ from scipy.linalg.blas import dnrm2
 
 from mlogb_core import _thresholds
 from mlogb_core._linalg import (
+    add_product,
     add_to_diagonal,
     cholesky,
     cholesky_solve,
@@ -400,6 +401,16 @@ class LowRankCurvature(Curvature[LowRankFrame]):
         matrix[:-1, :-1] = core
         add_to_diagonal(matrix, self.ridge)
         return matrix
+
+    def _deflate(self, rows: Array, reflector: Array, scaled: Array) -> None:
+        """Apply a block reflector to the basis in place; only the rows that are kept are computed."""
+        kept = len(reflector) - reflector.shape[1]
+        add_product(rows[:kept], scaled[:kept], row_products(reflector.T, rows), scale=-1.0)
+
+    def _deflated(self, coordinates: Array, reflector: Array, scaled: Array) -> Array:
+        """Coordinates, or columns of them, in the reflected basis."""
+        kept = len(reflector) - reflector.shape[1]
+        return np.asarray(coordinates[:kept] - np.dot(scaled[:kept], np.dot(reflector.T, coordinates)))
 
     def _start(self, local: Array, norm_bound: float) -> float:
         """A lower bound of the multiplier, where the root search starts: a Newton step with the slope of Z.

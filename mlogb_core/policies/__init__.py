@@ -1,7 +1,19 @@
 """Policies: they select an action in each round and learn from its outcome."""
 
 from mlogb_core.policies.base import Policy
-from mlogb_core.policies.constructors import eofd, first_order, oful, robust_eofd, thompson
+from mlogb_core.policies.constructors import (
+    budgeted_eofd,
+    compensated_eofd,
+    diagonal,
+    doubling_eofd,
+    dyadic_eofd,
+    eofd,
+    first_order,
+    growing_ridge,
+    oful,
+    robust_eofd,
+    thompson,
+)
 from mlogb_core.policies.newton import NewtonPolicy, movement
 from mlogb_core.policies.optimistic import OptimisticPolicy
 from mlogb_core.policies.random import RandomPolicy
@@ -13,8 +25,14 @@ __all__ = [
     "Policy",
     "RandomPolicy",
     "ThompsonPolicy",
+    "budgeted_eofd",
+    "compensated_eofd",
+    "diagonal",
+    "doubling_eofd",
+    "dyadic_eofd",
     "eofd",
     "first_order",
+    "growing_ridge",
     "movement",
     "oful",
     "robust_eofd",

@@ -9,9 +9,15 @@ from numpy.typing import ArrayLike
 
 from mlogb_core._validation import as_rewards
 from mlogb_core.curvature import (
+    BudgetedFrequentDirections,
+    CompensatedFrequentDirections,
     Curvature,
     DenseCurvature,
+    DiagonalCurvature,
+    DoublingFrequentDirections,
+    DyadicFrequentDirections,
     FrequentDirections,
+    GrowingRidge,
     NoCurvature,
     RobustFrequentDirections,
 )
@@ -113,6 +119,172 @@ def robust_eofd(
     return OptimisticPolicy(sketch, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
 
 
+def compensated_eofd(
+    n_features: int,
+    rewards: ArrayLike,
+    *,
+    sketch_size: int,
+    regularization: float,
+    step_size: float,
+    norm_bound: float,
+    radius: Radius,
+    share: float = 1.0,
+    buffer: int = 1,
+) -> OptimisticPolicy:
+    """EOFD-MLogB over a sketch that adds a share of what it subtracts to the ridge, by default all of it.
+
+    Parameters
+    ----------
+    n_features, rewards, sketch_size, regularization, step_size, norm_bound, radius, buffer
+        As in `eofd`. There is no compiled form.
+    share : float
+        c in [0, 1]; 0 is EOFD-MLogB, and 1/2 is `robust_eofd`.
+
+    Returns
+    -------
+    OptimisticPolicy
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range; the message names it.
+    """
+    rewards = as_rewards(rewards)
+    sketch = CompensatedFrequentDirections(
+        rewards.size, n_features, regularization, sketch_size, buffer, share
+    )
+    return OptimisticPolicy(sketch, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
+
+
+def budgeted_eofd(
+    n_features: int,
+    rewards: ArrayLike,
+    *,
+    sketch_size: int,
+    budget: float,
+    horizon: int,
+    regularization: float,
+    step_size: float,
+    norm_bound: float,
+    radius: Radius,
+    open_ended: bool = False,
+    largest_size: int | None = None,
+    compensate: bool = False,
+) -> OptimisticPolicy:
+    r"""EOFD-MLogB over a sketch whose size grows where it would lose more than a budget.
+
+    Parameters
+    ----------
+    n_features, rewards, regularization, step_size, norm_bound, radius
+        As in `eofd`. There is no compiled form.
+    sketch_size : int
+        m >= 1 at first.
+    budget : float
+        :math:`\varepsilon > 0`: the sketch loses at most :math:`\varepsilon\lambda`.
+    horizon : int
+        T >= 1, the number of rounds, over which the budget is spent evenly.
+    open_ended : bool
+        Whether T is only a guess of the number of rounds.
+    largest_size : int, optional
+        The largest m; by default Kd.
+    compensate : bool
+        Whether, at the largest m, a shrink beyond the budget adds what it subtracts to the ridge.
+
+    Returns
+    -------
+    OptimisticPolicy
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range; the message names it.
+    """
+    rewards = as_rewards(rewards)
+    sketch = BudgetedFrequentDirections(
+        rewards.size, n_features, regularization, sketch_size, budget, horizon, open_ended, largest_size,
+        compensate,
+    )  # fmt: skip
+    return OptimisticPolicy(sketch, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
+
+
+def doubling_eofd(
+    n_features: int,
+    rewards: ArrayLike,
+    *,
+    sketch_size: int,
+    budget: float,
+    regularization: float,
+    step_size: float,
+    norm_bound: float,
+    radius: Radius,
+    falling: bool = False,
+) -> OptimisticPolicy:
+    r"""EOFD-MLogB over a sketch whose size doubles where a phase would lose more than its budget.
+
+    Parameters
+    ----------
+    n_features, rewards, regularization, step_size, norm_bound, radius
+        As in `eofd`. There is no compiled form.
+    sketch_size : int
+        m >= 1 at first.
+    budget : float
+        :math:`\varepsilon > 0`; a phase loses at most :math:`\varepsilon\lambda`.
+    falling : bool
+        Whether the budgets of the phases fall, so that all of them together lose at most
+        :math:`\varepsilon\lambda`.
+
+    Returns
+    -------
+    OptimisticPolicy
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range; the message names it.
+    """
+    rewards = as_rewards(rewards)
+    sketch = DoublingFrequentDirections(
+        rewards.size, n_features, regularization, sketch_size, budget, falling
+    )
+    return OptimisticPolicy(sketch, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
+
+
+def dyadic_eofd(
+    n_features: int,
+    rewards: ArrayLike,
+    *,
+    sketch_size: int,
+    budget: float,
+    regularization: float,
+    step_size: float,
+    norm_bound: float,
+    radius: Radius,
+) -> OptimisticPolicy:
+    r"""EOFD-MLogB over sketches of consecutive blocks of the stream, each of twice the size before it.
+
+    Parameters
+    ----------
+    n_features, rewards, regularization, step_size, norm_bound, radius
+        As in `eofd`. There is no compiled form.
+    sketch_size : int
+        Size of the first block, at least 1.
+    budget : float
+        :math:`\varepsilon > 0`: all blocks together lose at most :math:`\varepsilon\lambda`.
+
+    Returns
+    -------
+    OptimisticPolicy
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range; the message names it.
+    """
+    rewards = as_rewards(rewards)
+    sketch = DyadicFrequentDirections(rewards.size, n_features, regularization, sketch_size, budget)
+    return OptimisticPolicy(sketch, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
+
+
 def oful(
     n_features: int,
     rewards: ArrayLike,
@@ -185,6 +357,69 @@ def first_order(
     rewards = as_rewards(rewards)
     identity = NoCurvature(rewards.size, n_features, regularization)
     return OptimisticPolicy(identity, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
+
+
+def growing_ridge(
+    n_features: int,
+    rewards: ArrayLike,
+    *,
+    regularization: float,
+    step_size: float,
+    norm_bound: float,
+    radius: Radius,
+    growth: float = 1.0,
+) -> OptimisticPolicy:
+    r"""The first-order policy whose ridge grows with the trace of the Hessians: the control for every sketch.
+
+    Parameters
+    ----------
+    n_features, rewards, regularization, step_size, norm_bound, radius
+        As in `eofd`. There is no compiled form.
+    growth : float
+        c > 0, the multiple of the trace.
+
+    Returns
+    -------
+    OptimisticPolicy
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range; the message names it.
+    """
+    rewards = as_rewards(rewards)
+    ridge = GrowingRidge(rewards.size, n_features, regularization, growth)
+    return OptimisticPolicy(ridge, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
+
+
+def diagonal(
+    n_features: int,
+    rewards: ArrayLike,
+    *,
+    regularization: float,
+    step_size: float,
+    norm_bound: float,
+    radius: Radius,
+) -> OptimisticPolicy:
+    """The optimistic policy over the diagonal of the Hessian.
+
+    Parameters
+    ----------
+    n_features, rewards, regularization, step_size, norm_bound, radius
+        As in `eofd`. There is no compiled form.
+
+    Returns
+    -------
+    OptimisticPolicy
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range; the message names it.
+    """
+    rewards = as_rewards(rewards)
+    curvature = DiagonalCurvature(rewards.size, n_features, regularization)
+    return OptimisticPolicy(curvature, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
 
 
 def thompson(
