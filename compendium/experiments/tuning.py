@@ -144,16 +144,15 @@ def tuned(tried: Sequence[Candidate], final_regret: pd.DataFrame) -> list[Candid
         In the order of the grid. Policies of a group that chose the same point share a setting, and have in
         it no other company.
     """
-    means = by_group(final_regret, tried).groupby(["group", "policy", "point"], sort=False)["regret"].mean()
-    rows: dict[tuple[str, str], dict[str, float]] = {}
-    for (label, policy, point), mean in means.items():
-        rows.setdefault((label, policy), {})[point] = mean
+    table = by_group(final_regret, tried)
+    means: dict[tuple[str, str], dict[str, float]] = {}
+    for key, part in table.groupby(["group", "policy", "point"], sort=False)["regret"]:
+        label, policy, point = map(str, key)
+        means.setdefault((label, policy), {})[point] = float(part.mean())
     best: dict[str, list[str]] = {}
-    for group in {one.group.label: one.group for one in tried}.values():
-        for policy in group.policies:
-            own = rows[group.label, policy]
-            point = min(own, key=own.__getitem__)
-            best.setdefault(f"{group.label}, {point}", []).append(policy)
+    for (label, policy), own in means.items():
+        point = min(own, key=own.__getitem__)
+        best.setdefault(f"{label}, {point}", []).append(policy)
     return [
         _among(one, best[f"{one.group.label}, {one.point}"])
         for one in tried

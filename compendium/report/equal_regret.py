@@ -164,7 +164,8 @@ def sentence(rows: Sequence[Mapping[str, Any]]) -> str:
     return (
         f"**{head}**: with every policy tuned on one budget, a multiple of the identity that grows with the "
         "trace of the Hessian has the full Hessian's regret (the 95 % interval of the difference stays below "
-        f"{TOLERANCE:+.0%}) on {len(number)} of {len(telling)} problems on which that learns, {listed}{needed}."
+        f"{TOLERANCE:+.0%}) on {len(number)} of {len(telling)} problems on which that learns, {listed}"
+        f"{needed}."
     )
 
 
