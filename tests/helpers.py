@@ -145,6 +145,8 @@ def ellipsoid_projection(Z, point, norm_bound):
     def excess(nu):
         return np.linalg.norm(inner * values / (values + nu)) / norm_bound - 1.0
 
+    if not excess(0.0) > 0.0:  # The point was outside by its last bit.
+        return point
     upper = 2.0 * values[-1] * (np.linalg.norm(point) / norm_bound)
     nu = brentq(excess, 0.0, upper, xtol=1e-300, rtol=4 * EPS, maxiter=1000)
     return Q @ (inner * values / (values + nu))
@@ -217,7 +219,12 @@ def exact_step(Z, W, x, outcome, step_size, norm_bound, digits=60, roundoff=(0.0
 
 
 def exact_low_rank(curvature, digits=60):
-    """The ridge and B'CB of a sketch in Decimal: no rounding between the small and the large eigenvalues."""
+    """The ridge and B'CB of a sketch in Decimal: no rounding between the small and the large eigenvalues.
+
+    A diagonal is exact as it is.
+    """
+    if not hasattr(curvature, "basis"):
+        return exact(curvature.dense())
     with localcontext() as context:
         context.prec = digits
         B, C = exact(curvature.basis), exact(curvature.core)

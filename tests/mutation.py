@@ -101,7 +101,7 @@ def load_claim_mutants(path: Path = HERE / "claim_mutants.yml") -> list[ClaimMut
 def suite() -> list[str]:
     """The fast tests that are about the library, as arguments of pytest."""
     names = (
-        "link", "choice", "radius", "curvature", "coordinates", "projection", "environments", "policies",
+        "link", "choice", "radius", "curvature", "error_control", "coordinates", "projection", "environments", "policies",
         "thompson", "simulation", "buffer", "orthogonality", "oracle", "compiled", "compiled_faults",
         "compiled_eigenpair", "stiff",
     )  # fmt: skip

@@ -10,15 +10,39 @@ import importlib.util
 import inspect
 import math
 import re
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from helpers import shifted_softmax
 
-from mlogb_core import RidgeRadius, eofd, first_order, oful, robust_eofd
+from mlogb_core import (
+    RidgeRadius,
+    budgeted_eofd,
+    compensated_eofd,
+    diagonal,
+    doubling_eofd,
+    dyadic_eofd,
+    eofd,
+    first_order,
+    growing_ridge,
+    oful,
+    robust_eofd,
+)
 from mlogb_core.literal import LiteralEOFD, LiteralOFUL
 
-BUILDERS = {"eofd": eofd, "robust_eofd": robust_eofd, "oful": oful, "first_order": first_order}
+BUILDERS = {
+    "eofd": eofd,
+    "robust_eofd": robust_eofd,
+    "oful": oful,
+    "first_order": first_order,
+    "compensated_eofd": compensated_eofd,
+    "budgeted_eofd": partial(budgeted_eofd, budget=4.0, horizon=60),
+    "doubling_eofd": partial(doubling_eofd, budget=4.0),
+    "dyadic_eofd": partial(dyadic_eofd, budget=12.0),
+    "growing_ridge": growing_ridge,
+    "diagonal": diagonal,
+}
 
 
 def options_of(kind):
@@ -38,7 +62,15 @@ def is_available(kind):
 
 
 VARIANTS = ("eofd", "eofd compiled", "eofd buffer=3", "eofd buffer=3 compiled", "oful", "oful compiled")
-ALL = (*filter(is_available, VARIANTS), "robust_eofd", "first_order")
+GROWING = (
+    "budgeted_eofd",
+    "budgeted_eofd open_ended",
+    "doubling_eofd",
+    "doubling_eofd falling",
+    "dyadic_eofd",
+)
+OTHERS = ("robust_eofd", "first_order", "compensated_eofd", *GROWING, "growing_ridge", "diagonal")
+ALL = (*filter(is_available, VARIANTS), *OTHERS)
 SKETCHES = tuple(k for k in ALL if k.startswith("eofd") and "buffer" not in k)  # the iterates of Algorithm 2
 BUFFERED = tuple(k for k in ALL if "buffer" in k)
 EXACT = tuple(k for k in ALL if k.startswith("oful"))
@@ -140,6 +172,7 @@ class Run:
         self.truth = self.rng.standard_normal((K, d))
         self.truth *= policy.norm_bound / np.linalg.norm(self.truth)
         self.traces = []
+        self.first_size = getattr(policy.curvature, "sketch_size", 0)
         self.shrinkage = policy.curvature.shrinkage
 
     def round(self, actions, chosen):
@@ -168,17 +201,20 @@ class Run:
         buffer = getattr(sketch, "buffer", 1)
         assert sketch.basis.shape == (r, K * d)
         assert sketch.core.shape == (r, r)
-        assert r <= min(K * d, m + (buffer - 1) * K)
+        assert r <= sketch.rank_bound <= K * d
+        assert sketch.grows or r <= m + (buffer - 1) * K
         assert off_orthonormal(sketch.basis) <= 1e-12
         values = np.linalg.eigvalsh(sketch.core) if r else np.zeros(1)
         assert values[0] >= -1e-12 * np.abs(values).max()
         np.testing.assert_allclose(sketch.core, sketch.core.T, rtol=0, atol=1e-13 * np.abs(values).max())
         # A shrink by s takes s from each of m values and up to s from each direction that it drops, of
         # which there is at least one (whose value is s itself) and at most K times the buffer.
+        # Where the size grows, the first and the last one take the place of m.
         added = math.fsum(self.traces)
         missing = added - float(np.trace(sketch.core))
-        assert missing >= (m + 1) * sketch.shrinkage - 1e-12 * added
-        assert missing <= (m + K * buffer) * sketch.shrinkage + 1e-12 * added
+        first, last = (self.first_size, sketch.rank_bound) if sketch.grows else (m, m)
+        assert missing >= (first + 1) * sketch.shrinkage - 1e-12 * added
+        assert missing <= (last + K * buffer) * sketch.shrinkage + 1e-12 * added
 
 
 def off_orthonormal(basis):

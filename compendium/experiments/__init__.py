@@ -31,6 +31,7 @@ _MODULES = {
     "Synthetic": "problems",
     "by_group": "tuning",
     "candidates": "tuning",
+    "curvature_bytes": "memory",
     "distances": "coverage",
     "held_after": "memory",
     "held_bytes": "memory",

@@ -36,7 +36,8 @@ def held_bytes(setting: Setting, policy: str = "eofd") -> int:
     Raises
     ------
     ValueError
-        If the policy has no curvature.
+        If the policy has no curvature, or one whose rank depends on the stream: `curvature_bytes` counts that
+        one in a game.
     """
     # The arrays have the same sizes for any problem of this K and d, so none of its data are needed.
     rewards = np.linspace(0.0, 1.0, setting.problem.n_outcomes + 1)[1:]
@@ -45,12 +46,17 @@ def held_bytes(setting: Setting, policy: str = "eofd") -> int:
     built = setting.policy(policy, environment, streams.policy)
     if not isinstance(built, NewtonPolicy):
         raise ValueError(f"policy must be one with a curvature, such as 'eofd' or 'oful', got {policy!r}")
+    if built.curvature.grows:
+        raise ValueError(
+            f"policy must be one whose memory does not depend on the stream, got {policy!r}: its rank grows, "
+            "and curvature_bytes counts what it holds during a game"
+        )
     if isinstance(built.curvature, FrequentDirections):
         rank, size = built.curvature.rank_bound, built.parameter.size
         full: dict[str, Any] = {"curvature.basis": np.eye(rank, size), "curvature.core": np.eye(rank)}
         built = type(built).from_state(built.state_dict() | full | {"curvature.reserved": rank})
     run_trial(environment, {policy: built}, 1, streams)
-    return array_bytes(built.curvature)
+    return curvature_bytes(built.curvature)
 
 
 def held_after(
@@ -82,11 +88,22 @@ def held_after(
         raise ValueError(f"policy must be one with a curvature, such as 'eofd' or 'oful', got {policy!r}")
     with threadpool_limits(limits=1):
         run_trial(environment, {policy: built}, n_rounds, streams)
-    return array_bytes(built.curvature), int(getattr(built.curvature, "rank", 0))
+    return curvature_bytes(built.curvature), int(getattr(built.curvature, "rank", 0))
 
 
-def array_bytes(curvature: Curvature[Any]) -> int:
-    """Bytes of the arrays that a curvature holds now, each array counted once however many views it has."""
+def curvature_bytes(curvature: Curvature[Any]) -> int:
+    """Bytes of the arrays that a curvature holds now; for one whose rank grows, it grows as well.
+
+    Parameters
+    ----------
+    curvature : Curvature
+        That of a policy between two rounds.
+
+    Returns
+    -------
+    int
+        Of the arrays as they are allocated, with the rows that are not in use yet.
+    """
     arrays = [value for value in vars(curvature).values() if isinstance(value, np.ndarray)]
     owners = {id(owner): owner for owner in map(_owner, arrays)}
     return sum(owner.nbytes for owner in owners.values())

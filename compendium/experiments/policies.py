@@ -62,7 +62,13 @@ class Buffered(Parameters):
     buffer: PositiveInt = 1
 
 
-class Compensated(Buffered):
+class Robust(Buffered):
+    """`buffer`, and whether the form is `compiled`, which plays the same."""
+
+    compiled: bool = False
+
+
+class Compensated(Robust):
     """`share` of what a shrink subtracts that goes to the ridge."""
 
     share: float = Field(default=1.0, ge=0.0, le=1.0)
@@ -80,6 +86,7 @@ class Budgeted(Parameters):
     open_ended: bool = False
     largest_size: PositiveInt | None = None
     compensate: bool = False
+    compiled: bool = False
 
 
 class Doubling(Parameters):
@@ -99,6 +106,7 @@ class Growing(Parameters):
     """`growth` c of the ridge, as a multiple of the trace of the Hessians."""
 
     growth: PositiveFloat = 1.0
+    compiled: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,7 +146,7 @@ def _sketch(K: int, d: int, m: int, buffer: int = 1) -> int:
     return K * d * (m + (buffer + 1) * K)
 
 
-def _compensated(K: int, d: int, m: int, buffer: int = 1, share: float = 1.0) -> int:
+def _returning_sketch(K: int, d: int, m: int, buffer: int = 1, **_: Any) -> int:
     """Those of a sketch."""
     return _sketch(K, d, m, buffer)
 
@@ -152,7 +160,7 @@ def _diagonal(K: int, d: int, m: int) -> int:
     return K * d
 
 
-def _ridge(K: int, d: int, m: int, growth: float = 1.0) -> int:
+def _ridge(K: int, d: int, m: int, **_: Any) -> int:
     """None: it is one number."""
     return 0
 
@@ -204,7 +212,7 @@ POLICIES: dict[str, Entry] = {
         Style("OFUL, as printed", "#56B4E9", (6, 1.5, 1, 1.5, 1, 1.5), "X"), _factored_matrix,
     ),
     "robust-eofd": Entry(
-        robust_eofd, SKETCHED, Style("robust EOFD", "#000000", (10, 2, 3, 2), "<"), _sketch, Buffered,
+        robust_eofd, SKETCHED, Style("robust EOFD", "#000000", (10, 2, 3, 2), "<"), _returning_sketch, Robust,
     ),
     "thompson": Entry(
         thompson, (*SKETCHED, "rng"),
@@ -212,7 +220,7 @@ POLICIES: dict[str, Entry] = {
     ),
     "compensated-eofd": Entry(
         compensated_eofd, SKETCHED,
-        Style("compensated EOFD", "#117733", (7, 2, 2, 2, 2, 2), "d"), _compensated, Compensated,
+        Style("compensated EOFD", "#117733", (7, 2, 2, 2, 2, 2), "d"), _returning_sketch, Compensated,
     ),
     "budgeted-eofd": Entry(
         budgeted_eofd, SKETCHED,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from compendium.experiments.memory import array_bytes
+from compendium.experiments.memory import curvature_bytes
 from compendium.experiments.setting import Setting
 from mlogb_core.environments import ActionSet, Instance
 from mlogb_core.policies import NewtonPolicy, Policy
@@ -129,7 +129,7 @@ def _held(policy: Policy) -> dict[str, float]:
     if not isinstance(policy, NewtonPolicy):
         return {"bytes": 0, "rank": 0}
     curvature: Any = policy.curvature
-    return {"bytes": array_bytes(curvature), "rank": int(getattr(curvature, "rank", 0))}
+    return {"bytes": curvature_bytes(curvature), "rank": int(getattr(curvature, "rank", 0))}
 
 
 @contextmanager

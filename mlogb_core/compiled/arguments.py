@@ -58,7 +58,7 @@ class Bonus(NamedTuple):
 
     beta: float  #: the squared radius
     half_sum: float  #: half the sum of the rewards
-    regularization: float
+    regularization: float  #: the ridge of Z, lambda or what it has grown to
     tie_tolerance: float
     slack: float  #: `_thresholds.SLACK`
 
@@ -93,7 +93,7 @@ class Settings(NamedTuple):
     """The numbers of a step over a sketch, and the thresholds of `mlogb_core._thresholds`."""
 
     step_size: float
-    regularization: float
+    regularization: float  #: the ridge of Z, lambda or what it has grown to
     norm_bound: float
     roundoff: float
     smallest_square: float

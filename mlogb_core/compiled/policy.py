@@ -28,6 +28,7 @@ from mlogb_core.compiled.arguments import (
     Bonus,
     Candidates,
     Frame,
+    Numbers,
     Played,
     Settings,
     Sketch,
@@ -37,24 +38,42 @@ from mlogb_core.compiled.choose import choose_by_inverse, choose_by_sketch, next
 from mlogb_core.compiled.dense import change_of_inverse, step_by_inverse
 from mlogb_core.compiled.eigenpair import BLOCKED, smallest_eigenpair
 from mlogb_core.compiled.link import estimates, loss_at
+from mlogb_core.compiled.ridge import step_by_ridge
 from mlogb_core.compiled.shrink import shrink
 from mlogb_core.compiled.step import grown, movement, step, step_in_frame
-from mlogb_core.curvature import DenseCurvature, FrequentDirections
+from mlogb_core.curvature import (
+    BudgetedFrequentDirections,
+    CompensatedFrequentDirections,
+    DenseCurvature,
+    FrequentDirections,
+    GrowingRidge,
+    RobustFrequentDirections,
+)
 from mlogb_core.curvature.base import check_regularization
 from mlogb_core.policies.newton import Learned
 from mlogb_core.policies.optimistic import Estimate, OptimisticPolicy, Selected
 from mlogb_core.projection import Resolvent, project_by_lanczos, project_onto_ball
 from mlogb_core.radius import ConstantRadius
 
+#: The curvatures that the kernels can play.
+PLAYED = (
+    FrequentDirections,
+    RobustFrequentDirections,
+    CompensatedFrequentDirections,
+    BudgetedFrequentDirections,
+    DenseCurvature,
+    GrowingRidge,
+)
 #: If the basis holds this many numbers and K > 1, BLAS computes the products with it.
 WIDE = 100_000
 #: From this order of the core on `smallest_eigenpair` is faster than LAPACK's driver.
 LARGE = 20
+_NO_ROWS = np.empty((0, 0))  # of a basis, and of the factor of a core
 _TINY = 3  # number of features of the problem on which the kernels are compiled
 
 
 class CompiledPolicy(OptimisticPolicy):
-    """`OptimisticPolicy` over `FrequentDirections` or `DenseCurvature` with compiled kernels.
+    """`OptimisticPolicy` with compiled kernels, over one of the curvatures in `PLAYED`.
 
     Parameters
     ----------
@@ -64,7 +83,7 @@ class CompiledPolicy(OptimisticPolicy):
     Raises
     ------
     ValueError
-        If the curvature is of another class, a subclass included; the message names it.
+        If the curvature is of another class, any other subclass included; the message names it.
 
     Notes
     -----
@@ -87,12 +106,12 @@ class CompiledPolicy(OptimisticPolicy):
 
     @curvature.setter
     def curvature(self, curvature: Any) -> None:
-        # The kernels would ignore what a subclass changes, so that subclasses are refused as well.
-        if type(curvature) not in (FrequentDirections, DenseCurvature):
+        # The kernels would ignore what a subclass changes, so that other subclasses are refused.
+        if type(curvature) not in PLAYED:
             raise ValueError(
-                "curvature must be a sketch or the full Hessian, of the class FrequentDirections or "
-                f"DenseCurvature itself, got {type(curvature).__qualname__}: without compiled=True it is "
-                "played by its own code"
+                f"curvature must be of one of the classes {', '.join(kind.__name__ for kind in PLAYED)} "
+                f"itself, got {type(curvature).__qualname__}: without compiled=True it is played by its own "
+                "code"
             )
         self._curvature = curvature
 
@@ -106,9 +125,11 @@ class CompiledPolicy(OptimisticPolicy):
         if beta == 0.0:
             return super()._best(estimate)
         curvature = self.curvature
-        numbers = beta, self._half_sum, curvature.regularization, self.tie_tolerance, _thresholds.SLACK
+        numbers = beta, self._half_sum, curvature.ridge, self.tie_tolerance, _thresholds.SLACK
         if isinstance(curvature, DenseCurvature):
             selection = choose_by_inverse(*estimate, curvature.inverse, numbers)
+        elif isinstance(curvature, GrowingRidge):
+            selection = choose_by_sketch(*estimate, _NO_ROWS, _NO_ROWS, numbers)
         elif self._is_wide():
             return self._best_by_blas(estimate, Bonus(*numbers))
         else:
@@ -151,18 +172,20 @@ class CompiledPolicy(OptimisticPolicy):
             if rank == 0:
                 return np.empty((0, 0))
             if rank < BLOCKED:
-                upper, definite = algebra.cholesky(sketch.core, rank, -sketch.regularization)
+                upper, definite = algebra.cholesky(sketch.core, rank, -sketch.ridge)
                 if definite:  # Otherwise LAPACK tries below, and raises if it fails too.
                     sketch._factor = upper.T
         ridge: Array = sketch._ridge_factor().T if sketch._factor is None else sketch._factor.T
         return ridge
 
     def _learn(self, action: Array, outcome: int) -> Learned:
-        action, image = _writable(action), self._image_of(action)
+        action, image, trace = _writable(action), self._image_of(action), 0.0
         if image is None:
             image = self.curvature.images(action[None])[0]
         if isinstance(self.curvature, DenseCurvature):
             parameter, multiplier = self._step_by_inverse(action, image, outcome)
+        elif isinstance(self.curvature, GrowingRidge):
+            parameter, multiplier, trace = self._step_by_ridge(action, outcome)
         else:
             _, parameter, multiplier, core, largest = self._step(action, image, outcome)
         moved = 0.0, 0.0
@@ -170,6 +193,8 @@ class CompiledPolicy(OptimisticPolicy):
             moved = movement(self.parameter, parameter, action, outcome, self.step_size, multiplier)
         if isinstance(self.curvature, DenseCurvature):
             self._change_inverse(parameter, action, image)
+        elif isinstance(self.curvature, GrowingRidge):
+            self.curvature._end_round(trace)
         else:
             self._add(core, largest)
         return Learned(parameter, moved)
@@ -177,16 +202,7 @@ class CompiledPolicy(OptimisticPolicy):
     def _step(self, action: Array, image: Array, outcome: int) -> Step:
         """The projected step, with the new core in the joint basis."""
         sketch, wide, parameter = self.curvature, self._is_wide(), self.parameter
-        view = sketch._rows, sketch.core, self._ridge()
-        numbers = (
-            self.step_size,
-            sketch.regularization,
-            self.norm_bound,
-            _thresholds.ROUNDOFF,
-            _thresholds.SMALLEST_SQUARE,
-            _thresholds.WELL_OUTSIDE,
-            _thresholds.OVERLAP,
-        )
+        view, numbers = (sketch._rows, sketch.core, self._ridge()), self._numbers()
         taken = None if wide else step(*view, parameter, action, image, outcome, numbers)
         if taken is None or taken.state in (WITHOUT_FRAME, NOT_PROJECTED):
             inside, fresh, outside = (sketch._split if wide else sketch._split_carefully)(action, image)
@@ -199,9 +215,21 @@ class CompiledPolicy(OptimisticPolicy):
             raise ArithmeticError("the step overflows")
         return taken
 
+    def _numbers(self) -> Numbers:
+        """The numbers of `Settings`."""
+        return (
+            self.step_size,
+            self.curvature.ridge,
+            self.norm_bound,
+            _thresholds.ROUNDOFF,
+            _thresholds.SMALLEST_SQUARE,
+            _thresholds.WELL_OUTSIDE,
+            _thresholds.OVERLAP,
+        )
+
     def _projected(self, view: Sketch, frame: Frame, taken: Step, action: Array) -> Step:
         """The projection by Cholesky factors, for ill-conditioned cores; `LowRankCurvature.newton_step`."""
-        lam, point, n = self.curvature.regularization, taken.parameter.reshape(-1), len(taken.core)
+        lam, point, n = self.curvature.ridge, taken.parameter.reshape(-1), len(taken.core)
         rows = view.rows[:n]
         local = rows @ point
         rest = math.sqrt(max(float(point @ point - local @ local), 0.0))
@@ -229,18 +257,39 @@ class CompiledPolicy(OptimisticPolicy):
 
     def _add(self, core: Array, largest: float) -> None:
         """`FrequentDirections.add`, from the core in the joint basis that the step has computed."""
-        sketch, n, kept = self.curvature, len(core), self.curvature.sketch_size
-        check_regularization(sketch.regularization, largest)
-        if n <= kept or not sketch._is_due():
+        sketch, n = self.curvature, len(core)
+        check_regularization(sketch.ridge, largest)
+        if n <= sketch.sketch_size or not sketch._is_due():
             sketch._end_round(core)
             return
-        discarded, removed = _smallest(core, n - kept)
+        values, removed = _smallest(core, n - sketch.sketch_size)
+        dropped = sketch._dropped(values)
+        if not dropped:
+            sketch._end_round(core)
+            return
+        removed, kept, discarded = removed[:dropped], n - dropped, max(float(values[dropped - 1]), 0.0)
         rows, wide = sketch._rows[:n], self._is_wide()
         core, scaled = shrink(rows, core, removed, kept, discarded, not wide)
         if wide:
             add_product(rows[:kept], scaled[:, :kept].T, removed @ rows, scale=-1.0)
-        sketch._end_round(core)
-        sketch.shrinkage += discarded
+        sketch._end_round(core, discarded)
+
+    def _step_by_ridge(self, action: Array, outcome: int) -> tuple[Array, float, float]:
+        """`GrowingRidge.newton_step` with a kernel, and the trace of the Hessian at the new parameter."""
+        taken = step_by_ridge(self.parameter, action, outcome, self._numbers())
+        state, parameter, multiplier, trace, largest = taken
+        if state == OVERFLOW:
+            raise ArithmeticError("the step overflows")
+        check_regularization(self.curvature.ridge, largest)
+        if state == NOT_PROJECTED:
+            curvature, (residual, factor) = self.curvature, loss_at(self.parameter, action, outcome)
+            numbers = self.step_size, self.norm_bound
+            parameter, multiplier, _ = curvature.newton_step(
+                curvature.frame(action), self.parameter, residual, factor, *numbers
+            )
+            factor = loss_at(parameter, action, 0).factor
+            trace = float(np.square(factor).sum() * (action @ action))
+        return parameter, multiplier, trace
 
     def _step_by_inverse(self, action: Array, image: Array, outcome: int) -> tuple[Array, float]:
         """`DenseCurvature.newton_step` with kernels."""
@@ -269,14 +318,14 @@ class CompiledPolicy(OptimisticPolicy):
             raise ArithmeticError(f"a matrix of order {self.rewards.size} is not positive definite")
 
 
-def _smallest(core: Array, count: int) -> tuple[float, Array]:
-    """The amount that a shrink subtracts from a core, and the eigenvectors that it removes, as rows."""
+def _smallest(core: Array, count: int) -> tuple[Array, Array]:
+    """The smallest eigenvalues of a core, ascending, and their eigenvectors as rows."""
     if count == 1 and len(core) >= LARGE:
         value, vector, certain = smallest_eigenpair(core)
         if certain:
-            return max(value, 0.0), vector[None]
+            return np.array([value]), vector[None]
     values, vectors = smallest_eigenpairs(core, count)
-    return max(float(values[-1]), 0.0), np.ascontiguousarray(vectors.T)
+    return values, np.ascontiguousarray(vectors.T)
 
 
 def _writable(array: Array) -> Array:
@@ -292,6 +341,7 @@ def compile_kernels() -> None:
     for n_outcomes in (1, 2):
         for curvature in (
             DenseCurvature(n_outcomes, _TINY, 1.0),
+            GrowingRidge(n_outcomes, _TINY, 1.0),
             FrequentDirections(n_outcomes, _TINY, 1.0, sketch_size=2),
         ):
             policy = CompiledPolicy(curvature, np.ones(n_outcomes), **settings)

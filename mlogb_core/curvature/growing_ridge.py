@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from mlogb_core._linalg import length
 from mlogb_core._validation import Array, as_non_negative, as_positive, squared_lengths, take
 from mlogb_core.curvature.base import Curvature, check_regularization
 from mlogb_core.curvature.diagonal import DiagonalCurvature, DiagonalFrame
@@ -86,11 +87,7 @@ class GrowingRidge(DiagonalCurvature):
         """
         self.check_order(frame)
         self._check_regularization(frame, factor)
-        trace = self.trace + float(np.square(factor).sum() * (frame.action @ frame.action))
-        largest = self.regularization + self.growth * trace
-        check_regularization(largest, largest)  # This raises if it overflows.
-        self.trace = trace
-        self.updates += 1
+        self._end_round(float(np.square(factor).sum() * (frame.action @ frame.action)))
 
     def spectrum(self) -> Array:
         """Empty: Z is its ridge."""
@@ -107,6 +104,14 @@ class GrowingRidge(DiagonalCurvature):
         curvature.trace = as_non_negative("trace", take(state, "trace"))
         return curvature
 
+    def _end_round(self, trace: float) -> None:
+        """Add the trace of a round, and count it."""
+        total = self.trace + trace
+        largest = self.regularization + self.growth * total
+        check_regularization(largest, largest)  # This raises if it overflows.
+        self.trace = total
+        self.updates += 1
+
     def _start(self, point: Array, norm_bound: float) -> float:
         """As in `DiagonalCurvature`, in the form that it takes for one number."""
-        return (np.sqrt(np.square(point).sum()) / norm_bound - 1.0) * self.ridge
+        return (length(point.reshape(-1)) / norm_bound - 1.0) * self.ridge

@@ -97,13 +97,14 @@ def robust_eofd(
     norm_bound: float,
     radius: Radius,
     buffer: int = 1,
+    compiled: bool = False,
 ) -> OptimisticPolicy:
     """EOFD-MLogB over Robust Frequent Directions, which add half of what they subtract to the ridge.
 
     Parameters
     ----------
-    n_features, rewards, sketch_size, regularization, step_size, norm_bound, radius, buffer
-        As in `eofd`. There is no compiled form.
+    n_features, rewards, sketch_size, regularization, step_size, norm_bound, radius, buffer, compiled
+        As in `eofd`.
 
     Returns
     -------
@@ -113,10 +114,13 @@ def robust_eofd(
     ------
     ValueError
         If an argument is out of range; the message names it.
+    ImportError
+        If `compiled` is true and numba is not installed.
     """
     rewards = as_rewards(rewards)
     sketch = RobustFrequentDirections(rewards.size, n_features, regularization, sketch_size, buffer)
-    return OptimisticPolicy(sketch, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
+    policy = policy_class(compiled)
+    return policy(sketch, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
 
 
 def compensated_eofd(
@@ -130,13 +134,14 @@ def compensated_eofd(
     radius: Radius,
     share: float = 1.0,
     buffer: int = 1,
+    compiled: bool = False,
 ) -> OptimisticPolicy:
     """EOFD-MLogB over a sketch that adds a share of what it subtracts to the ridge, by default all of it.
 
     Parameters
     ----------
-    n_features, rewards, sketch_size, regularization, step_size, norm_bound, radius, buffer
-        As in `eofd`. There is no compiled form.
+    n_features, rewards, sketch_size, regularization, step_size, norm_bound, radius, buffer, compiled
+        As in `eofd`.
     share : float
         c in [0, 1]; 0 is EOFD-MLogB, and 1/2 is `robust_eofd`.
 
@@ -148,12 +153,15 @@ def compensated_eofd(
     ------
     ValueError
         If an argument is out of range; the message names it.
+    ImportError
+        If `compiled` is true and numba is not installed.
     """
     rewards = as_rewards(rewards)
     sketch = CompensatedFrequentDirections(
         rewards.size, n_features, regularization, sketch_size, buffer, share
     )
-    return OptimisticPolicy(sketch, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
+    policy = policy_class(compiled)
+    return policy(sketch, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
 
 
 def budgeted_eofd(
@@ -170,13 +178,14 @@ def budgeted_eofd(
     open_ended: bool = False,
     largest_size: int | None = None,
     compensate: bool = False,
+    compiled: bool = False,
 ) -> OptimisticPolicy:
     r"""EOFD-MLogB over a sketch whose size grows where it would lose more than a budget.
 
     Parameters
     ----------
-    n_features, rewards, regularization, step_size, norm_bound, radius
-        As in `eofd`. There is no compiled form.
+    n_features, rewards, regularization, step_size, norm_bound, radius, compiled
+        As in `eofd`.
     sketch_size : int
         m >= 1 at first.
     budget : float
@@ -198,13 +207,16 @@ def budgeted_eofd(
     ------
     ValueError
         If an argument is out of range; the message names it.
+    ImportError
+        If `compiled` is true and numba is not installed.
     """
     rewards = as_rewards(rewards)
     sketch = BudgetedFrequentDirections(
         rewards.size, n_features, regularization, sketch_size, budget, horizon, open_ended, largest_size,
         compensate,
     )  # fmt: skip
-    return OptimisticPolicy(sketch, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
+    policy = policy_class(compiled)
+    return policy(sketch, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
 
 
 def doubling_eofd(
@@ -368,13 +380,14 @@ def growing_ridge(
     norm_bound: float,
     radius: Radius,
     growth: float = 1.0,
+    compiled: bool = False,
 ) -> OptimisticPolicy:
     r"""The first-order policy whose ridge grows with the trace of the Hessians: the control for every sketch.
 
     Parameters
     ----------
-    n_features, rewards, regularization, step_size, norm_bound, radius
-        As in `eofd`. There is no compiled form.
+    n_features, rewards, regularization, step_size, norm_bound, radius, compiled
+        As in `eofd`.
     growth : float
         c > 0, the multiple of the trace.
 
@@ -386,10 +399,13 @@ def growing_ridge(
     ------
     ValueError
         If an argument is out of range; the message names it.
+    ImportError
+        If `compiled` is true and numba is not installed.
     """
     rewards = as_rewards(rewards)
     ridge = GrowingRidge(rewards.size, n_features, regularization, growth)
-    return OptimisticPolicy(ridge, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
+    policy = policy_class(compiled)
+    return policy(ridge, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
 
 
 def diagonal(

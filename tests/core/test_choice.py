@@ -61,7 +61,9 @@ def test_bounds_and_scores_must_be_finite(bad):
 
 
 @pytest.mark.parametrize("K", [1, 3])
-@pytest.mark.parametrize("kind", ["eofd", "robust_eofd", "oful", "first_order"])
+@pytest.mark.parametrize(
+    "kind", ["eofd", "robust_eofd", "oful", "first_order", "budgeted_eofd", "growing_ridge", "diagonal"]
+)
 @pytest.mark.parametrize("scale", [1e-3, 1.0])
 def test_select_is_the_choice_among_all_scores(kind, K, scale, monkeypatch):
     # The policy now prunes even where that costs more time than it saves.

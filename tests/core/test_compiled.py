@@ -15,15 +15,22 @@ from mlogb_core.curvature.low_rank import _shifted_factor
 
 pytest.importorskip("numba", reason="the compiled form is the optional extra [fast]")
 from mlogb_core.compiled import CompiledPolicy  # needs numba
+from mlogb_core.compiled.arguments import NOT_PROJECTED
 
 SETTINGS = {"regularization": 1.0, "step_size": 2.0, "norm_bound": 2.0}
 SIZES = [(4, 100, 40), (1, 60, 6), (2, 30, 5), (1, 12, 12), (3, 7, 40), (12, 5, 9), (5, 4, 1), (1, 9, 1)]
+# What is played in both forms; the budget makes the size grow in these games.
+PAIRS = ("eofd", "oful", "robust_eofd", "compensated_eofd", "budgeted_eofd", "growing_ridge")
 CLOSE = 1e-12  # the largest difference of W seen is 4e-15; on degenerate streams, 4e-14
 
 
 def pair(kind, K, d, m, **changes):
-    """The same policy in the NumPy and in the compiled form."""
-    settings = SETTINGS | {"radius": RidgeRadius(40.0 if K == 1 else 0.1)} | changes
+    """The same policy in the NumPy and in the compiled form.
+
+    Where the ridge grows, the steps are shorter, and the ball is smaller.
+    """
+    ball = {"norm_bound": 0.3} if kind in ("compensated_eofd", "robust_eofd", "growing_ridge") else {}
+    settings = SETTINGS | ball | {"radius": RidgeRadius(40.0 if K == 1 else 0.1)} | changes
     return tuple(make(kind, K, d, m, compiled=form, **settings) for form in (False, True))
 
 
@@ -57,7 +64,7 @@ def assert_same_play(plain, fast, rng, rounds, close=CLOSE):
 
 @pytest.mark.each_value
 @pytest.mark.parametrize(("K", "d", "m"), SIZES)
-@pytest.mark.parametrize("kind", ["eofd", "oful"])
+@pytest.mark.parametrize("kind", PAIRS)
 @pytest.mark.parametrize("prune", [True, False])
 def test_the_same_play(kind, K, d, m, prune, monkeypatch):
     if prune:  # The compiled form always prunes; now the NumPy form does too.
@@ -116,9 +123,31 @@ def test_a_ridge_factor_that_does_not_exist_is_named_alike(place):
 
 
 @pytest.mark.parametrize("limit", [0, 10**6])
-def test_products_by_blas_and_in_loops(limit, monkeypatch):
+@pytest.mark.parametrize("kind", ["eofd", "compensated_eofd", "budgeted_eofd"])
+def test_products_by_blas_and_in_loops(kind, limit, monkeypatch):
     monkeypatch.setattr("mlogb_core.compiled.policy.WIDE", limit)
-    assert_same_play(*pair("eofd", 2, 30, 12, norm_bound=0.5), np.random.default_rng(1), 150)
+    assert_same_play(*pair(kind, 2, 30, 12, norm_bound=0.2), np.random.default_rng(1), 150)
+
+
+def test_the_size_grows_alike_in_both_forms():
+    plain, fast = pair("budgeted_eofd", 3, 12, 1, norm_bound=0.3)
+    assert_same_play(plain, fast, np.random.default_rng(6), 200)
+    assert 1 < fast.curvature.rank_bound == plain.curvature.rank_bound < 36
+    assert fast.curvature._rows.shape == plain.curvature._rows.shape
+    plain, fast = pair("budgeted_eofd", 3, 12, 1, norm_bound=0.3, largest_size=5, compensate=True)
+    assert_same_play(plain, fast, np.random.default_rng(6), 200)
+    assert fast.curvature.rank_bound == 5
+    assert fast.curvature.returned == pytest.approx(plain.curvature.returned, rel=1e-11) > 0.0
+
+
+def test_a_projection_over_a_ridge_that_the_kernel_leaves_open(monkeypatch):
+    """The NumPy form takes the step where the Krylov space is too small."""
+    monkeypatch.setattr(
+        "mlogb_core.compiled.policy.step_by_ridge",
+        lambda parameter, *_: (NOT_PROJECTED, parameter, 0.0, 0.0, 0.0),
+    )
+    plain, fast = pair("growing_ridge", 3, 12, 1, norm_bound=0.3)
+    assert_same_play(plain, fast, np.random.default_rng(6), 30)
 
 
 @pytest.mark.parametrize("kind", ["eofd", "oful"])
@@ -177,9 +206,11 @@ def test_a_buffer_and_the_theorems_radius():
 @pytest.mark.each_value
 @pytest.mark.parametrize("kind", STREAMS)
 @pytest.mark.parametrize(("K", "d", "m"), [(1, 9, 4), (3, 6, 8), (2, 4, 8)])
-@pytest.mark.parametrize("buffer", [1, 3])
-def test_degenerate_streams(kind, K, d, m, buffer):
-    plain, fast = pair("eofd", K, d, m, buffer=buffer)
+@pytest.mark.parametrize(
+    "name", ["eofd", "eofd buffer=3", "compensated_eofd", "budgeted_eofd", "growing_ridge"]
+)
+def test_degenerate_streams(kind, K, d, m, name):
+    plain, fast = pair(name, K, d, m)
     rng = np.random.default_rng(0)
     for x in action_stream(kind, 250, d, seed=3):
         outcome = int(rng.integers(K + 1))
@@ -187,12 +218,14 @@ def test_degenerate_streams(kind, K, d, m, buffer):
         plain.update(x, outcome)
         fast.update(x, outcome)
         np.testing.assert_allclose(fast.parameter, plain.parameter, rtol=0, atol=1e-11)
-        basis = fast.curvature.basis
-        assert np.abs(basis @ basis.T - np.eye(len(basis))).max(initial=0.0) <= 1e-13
-    assert fast.curvature.rank == plain.curvature.rank
+        if name != "growing_ridge":
+            basis = fast.curvature.basis
+            assert np.abs(basis @ basis.T - np.eye(len(basis))).max(initial=0.0) <= 1e-13
+    assert fast.curvature.spectrum().shape == plain.curvature.spectrum().shape
+    assert fast.curvature.ridge == pytest.approx(plain.curvature.ridge, rel=1e-11)
 
 
-@pytest.mark.parametrize("kind", ["eofd", "oful"])
+@pytest.mark.parametrize("kind", PAIRS)
 @pytest.mark.parametrize("first", [0, 1])
 def test_either_form_goes_on_from_a_state_of_the_other(kind, first):
     policies = pair(kind, 2, 10, 6)
@@ -232,8 +265,9 @@ def test_greedy_play_and_overflow():
         fast.update([1e150, 1e150, 0.0], 0)
 
 
-def test_only_two_curvatures_have_kernels():
-    with pytest.raises(ValueError, match="curvature must be a sketch or the full Hessian"):
+def test_only_some_curvatures_have_kernels():
+    message = "curvature must be of one of the classes .* itself, got NoCurvature"
+    with pytest.raises(ValueError, match=message):
         CompiledPolicy(NoCurvature(1, 2, 1.0), [1.0], step_size=1.0, norm_bound=1.0, radius=RidgeRadius(1.0))
 
 

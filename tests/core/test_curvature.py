@@ -22,8 +22,14 @@ from hypothesis import strategies as st
 
 from mlogb_core import _linalg
 from mlogb_core.curvature import (
+    BudgetedFrequentDirections,
+    CompensatedFrequentDirections,
     DenseCurvature,
+    DiagonalCurvature,
+    DoublingFrequentDirections,
+    DyadicFrequentDirections,
     FrequentDirections,
+    GrowingRidge,
     NoCurvature,
     RobustFrequentDirections,
     frequent_directions,
@@ -95,7 +101,8 @@ def assert_sound(sketch, case):
         assert values[0] >= -1e-13 * values[-1]
 
 
-sketches = st.sampled_from(["sketch", "robust"])
+SHARES = {"sketch": 0.0, "robust": 0.5, "compensated": 1.0}
+sketches = st.sampled_from(list(SHARES))
 
 
 @given(sketches, cases())
@@ -104,14 +111,14 @@ sketches = st.sampled_from(["sketch", "robust"])
 @example("sketch", Case(6, 4, 5, 1e-2, "mixed_scale", 1))
 @example("robust", Case(3, 4, 1, 1.0, "with_zeros", 2))
 def test_every_update_is_algorithm_1(name, case):
-    """The robust sketch differs only in its ridge, to which half of the subtracted amounts is added."""
+    """Those that give back differ only in the ridge, to which their share of what is subtracted is added."""
     sketch = build(name, case)
     reference = ReferenceSketch(case.K, case.d, case.lam, case.m)
     for x, z in stream(case, rounds=30):
         feed(sketch, [(x, z)])
         reference.add(link_jacobian(z), x)
         scale = size_of(reference.full)
-        returned = 0.5 * reference.rho * np.eye(case.K * case.d) if name == "robust" else 0.0
+        returned = SHARES[name] * reference.rho * np.eye(case.K * case.d)
         np.testing.assert_allclose(sketch.dense(), reference.dense() + returned, rtol=0, atol=1e-12 * scale)
         assert abs(sketch.shrinkage - reference.rho) <= 1e-12 * scale
         assert_sound(sketch, case)
@@ -125,7 +132,7 @@ def test_every_update_is_algorithm_1(name, case):
 
 @given(sketches, cases())
 def test_the_sketch_brackets_the_full_hessian(name, case):
-    """It is at most rho below the full Hessian; the robust sketch is at most rho/2 below or above."""
+    """It is at most rho below the full Hessian before its share of rho is added."""
     sketch = build(name, case)
     full = case.lam * np.eye(case.K * case.d)
     removed = 0.0
@@ -136,7 +143,7 @@ def test_the_sketch_brackets_the_full_hessian(name, case):
         full += np.kron(link_jacobian(z), np.outer(x, x))
         gap = np.linalg.eigvalsh(full - sketch.dense()) + (sketch.ridge - case.lam)
         slack = 1e-13 * size_of(full)
-        assert sketch.ridge - case.lam == pytest.approx(sketch.shrinkage / 2 if name == "robust" else 0.0)
+        assert sketch.ridge - case.lam == pytest.approx(SHARES[name] * sketch.shrinkage)
         assert gap[0] >= -slack
         assert gap[-1] <= sketch.shrinkage + slack
         removed = max(removed, gap[-1])
@@ -210,13 +217,22 @@ def test_the_unit_of_the_actions_does_not_matter(case, exponent):
 def build(name, case):
     if name == "dense":
         return DenseCurvature(case.K, case.d, case.lam)
-    if name == "none":
-        return NoCurvature(case.K, case.d, case.lam)
-    kind = RobustFrequentDirections if name == "robust" else FrequentDirections
-    return kind(case.K, case.d, case.lam, case.m)
+    if name in WITHOUT_SKETCH:
+        return WITHOUT_SKETCH[name](case.K, case.d, case.lam)
+    kind, *more = SKETCHES[name]
+    return kind(case.K, case.d, case.lam, case.m, *more)
 
 
-KINDS = ["dense", "sketch", "robust", "none"]
+WITHOUT_SKETCH = {"none": NoCurvature, "diagonal": DiagonalCurvature, "ridge": GrowingRidge}
+SKETCHES = {
+    "sketch": (FrequentDirections,),
+    "robust": (RobustFrequentDirections,),
+    "compensated": (CompensatedFrequentDirections,),
+    "budgeted": (BudgetedFrequentDirections, 2.0, 12),
+    "doubling": (DoublingFrequentDirections, 1.0),
+    "dyadic": (DyadicFrequentDirections, 3.0),
+}
+KINDS = ["dense", *SKETCHES, *WITHOUT_SKETCH]
 kinds = st.sampled_from(KINDS)
 
 
@@ -284,10 +300,15 @@ def test_add_accumulates_the_hessians(name, case):
     pairs = stream(case, rounds=20)
     curvature = feed(build(name, case._replace(m=case.K * case.d)), pairs)
     full = full_hessian(case, pairs if name != "none" else [])
+    if name == "diagonal":
+        full = np.diag(np.diag(full))
+    elif name == "ridge":
+        size = case.K * case.d
+        full = (np.trace(full) - (size - 1) * case.lam) * np.eye(size)
     lost = size_of(full) / case.lam if name == "dense" else 1.0  # It is stored as its inverse.
     np.testing.assert_allclose(curvature.dense(), full, rtol=0, atol=1e-13 * size_of(full) * lost)
     assert curvature.shrinkage == 0.0
-    assert curvature.rank_bound == (0 if name == "none" else case.K * case.d)
+    assert curvature.rank_bound == (0 if name in ("none", "ridge") else case.K * case.d)
 
 
 @given(kinds, cases())

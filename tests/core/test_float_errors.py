@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from helpers import assert_same_state, random_rounds
 from test_ownership import FORMS, REWARDS, SETTINGS, D
+from variants import OTHERS
+from variants import make as make_kind
 
-from mlogb_core import ConstantRadius, RandomPolicy, eofd, first_order, link, oful, robust_eofd, thompson
+from mlogb_core import ConstantRadius, RandomPolicy, eofd, link, oful, thompson
 from mlogb_core.choice import choose
 from mlogb_core.environments import SyntheticEnvironment
 from mlogb_core.literal import LiteralEOFD, LiteralOFUL
@@ -56,8 +58,8 @@ def test_the_largest_loss_is_finite():
 def makers():
     """Every policy by name; on actions of length 1,000 the logits reach 2,000."""
     changed = SETTINGS | {"norm_bound": 2.0, "radius": ConstantRadius(1e-3)}
-    yield "first order", lambda: first_order(D, REWARDS, **changed)
-    yield "robust", lambda: robust_eofd(D, REWARDS, sketch_size=4, **changed)
+    for kind in OTHERS:
+        yield kind, lambda kind=kind: make_kind(kind, 2, D, 4, rewards=REWARDS, **changed)
     for m in (4, None):
         yield (
             f"thompson {m}",

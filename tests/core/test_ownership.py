@@ -12,7 +12,7 @@ import joblib
 import numpy as np
 import pytest
 from helpers import assert_same_state, random_round, random_rounds, run_python
-from variants import ALL
+from variants import ALL, OTHERS
 from variants import make as make_kind
 
 from mlogb_core import (
@@ -21,16 +21,16 @@ from mlogb_core import (
     RandomPolicy,
     RidgeRadius,
     eofd,
-    first_order,
     oful,
-    robust_eofd,
     thompson,
 )
 from mlogb_core.curvature import (
     DenseCurvature,
+    DiagonalCurvature,
+    DoublingFrequentDirections,
+    DyadicFrequentDirections,
     FrequentDirections,
     NoCurvature,
-    RobustFrequentDirections,
     base,
 )
 from mlogb_core.literal import LiteralEOFD, LiteralOFUL
@@ -50,8 +50,7 @@ D = 6
 def policies():
     """Every policy of the library by name, after twelve rounds."""
     made = {
-        "first order": first_order(D, REWARDS, **SETTINGS),
-        "robust": robust_eofd(D, REWARDS, sketch_size=4, **SETTINGS),
+        **{kind: make_kind(kind, 2, D, 4, **SETTINGS) for kind in OTHERS},
         "thompson": thompson(D, REWARDS, sketch_size=4, rng=np.random.default_rng(3), **SETTINGS),
         "greedy": eofd(D, REWARDS, sketch_size=4, **SETTINGS | {"radius": ConstantRadius(0.0)}),
         "eofd as printed": LiteralEOFD(D, REWARDS, sketch_size=4, **SETTINGS),
@@ -250,7 +249,9 @@ OPTIONS = {"step_size": 1.5, "norm_bound": 0.5}
         Forgetful(2, D, 1.0, 3),
         Damped(2, D, 1.0),
         NoCurvature(2, D, 1.0),
-        RobustFrequentDirections(2, D, 1.0, 3),
+        DiagonalCurvature(2, D, 1.0),
+        DoublingFrequentDirections(2, D, 1.0, 3, 1.0),
+        DyadicFrequentDirections(2, D, 1.0, 3, 1.0),
     ],
     ids=lambda curvature: type(curvature).__name__,
 )

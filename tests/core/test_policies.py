@@ -13,7 +13,7 @@ from mlogb_core import ConstantRadius, OptimisticPolicy, RandomPolicy, RidgeRadi
 from mlogb_core.choice import TIE_TOLERANCE, choose
 from mlogb_core.curvature import FrequentDirections
 
-KINDS = ("eofd", "robust_eofd", "oful", "first_order")
+KINDS = ("eofd", "robust_eofd", "oful", "first_order", "budgeted_eofd", "dyadic_eofd", "diagonal")
 D = 6
 
 

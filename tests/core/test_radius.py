@@ -224,13 +224,15 @@ def test_radius_from_rejects(description, message):
 PLAYED = {"regularization": 0.7, "step_size": 1.3, "norm_bound": 0.9}
 
 
-@pytest.mark.parametrize("kind", ["eofd", "robust_eofd", "oful", "first_order"])
+@pytest.mark.parametrize(
+    "kind", ["eofd", "robust_eofd", "oful", "first_order", "compensated_eofd", "growing_ridge", "diagonal"]
+)
 @pytest.mark.parametrize("K", [1, 3])
 def test_the_policy_tracks_what_the_radius_needs(kind, K):
     d, rounds = 5, 40
     radius = TheoremRadius(0.05, scale=1e-2)
     policy = make(kind, K, d, 3, radius=radius, **PLAYED)
-    rank = {"oful": K * d, "first_order": 0}.get(kind, 3)
+    rank = {"oful": K * d, "diagonal": K * d, "first_order": 0, "growing_ridge": 0}.get(kind, 3)
     rng = np.random.default_rng(3)
     logit_movement = hessian_movement = 0.0
     for t in range(rounds):
@@ -248,8 +250,8 @@ def test_the_policy_tracks_what_the_radius_needs(kind, K):
         expected = Progress(K, d, rank, 0.7, 1.3, 0.9, t + 1, policy.curvature.shrinkage, *moved)
         assert progress == expected
         assert policy.beta == radius.value(expected)
-    assert (policy.curvature.shrinkage > 0.1) == (kind in ("eofd", "robust_eofd"))
-    assert (policy.curvature.ridge > 0.7) == (kind == "robust_eofd")
+    assert (policy.curvature.shrinkage > 0.1) == ("eofd" in kind)
+    assert (policy.curvature.ridge > 0.7) == (kind in ("robust_eofd", "compensated_eofd", "growing_ridge"))
     assert np.linalg.norm(policy.parameter) <= 0.9 * (1 + 10 * EPS)
 
 

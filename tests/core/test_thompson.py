@@ -8,7 +8,14 @@ from helpers import assert_same_state, random_rounds, softmax
 
 from mlogb_core import ConstantRadius, OptimisticPolicy, RidgeRadius, ThompsonPolicy, thompson
 from mlogb_core.choice import choose
-from mlogb_core.curvature import DenseCurvature, FrequentDirections, NoCurvature, RobustFrequentDirections
+from mlogb_core.curvature import (
+    DenseCurvature,
+    DiagonalCurvature,
+    FrequentDirections,
+    GrowingRidge,
+    NoCurvature,
+    RobustFrequentDirections,
+)
 
 D = 6
 SETTINGS = {"step_size": 1.5, "norm_bound": 1.0, "radius": RidgeRadius(0.3)}
@@ -30,7 +37,17 @@ def dense_root(policy):
 
 
 @pytest.mark.parametrize("K", [1, 3])
-@pytest.mark.parametrize("kind", [DenseCurvature, FrequentDirections, NoCurvature, RobustFrequentDirections])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        DenseCurvature,
+        FrequentDirections,
+        NoCurvature,
+        RobustFrequentDirections,
+        DiagonalCurvature,
+        GrowingRidge,
+    ],
+)
 def test_it_plays_the_best_action_for_one_draw_a_round(kind, K):
     policy, rng, own = make(kind, K), np.random.default_rng(0), np.random.default_rng(3)
     chosen = set()

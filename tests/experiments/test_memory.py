@@ -6,9 +6,10 @@ import tracemalloc
 
 import pytest
 
-from compendium.experiments.memory import held_after, held_bytes
+from compendium.experiments.memory import curvature_bytes, held_after, held_bytes
 from compendium.experiments.problems import Synthetic
 from compendium.experiments.setting import Setting
+from mlogb_core.simulation import run_trial, trial_streams
 
 
 def setting(dimension, sketch_size, rewards=(1.0,)):
@@ -49,6 +50,21 @@ def test_the_allocator_agrees(policy):
     finally:
         tracemalloc.stop()
     assert held <= peak
+
+
+@pytest.mark.parametrize("policy", ["budgeted-eofd", "doubling-eofd", "dyadic-eofd"])
+def test_what_grows_is_counted_in_a_game(policy):
+    one = setting(40, 2)
+    with pytest.raises(ValueError, match=f"does not depend on the stream, got '{policy}': its rank grows"):
+        held_bytes(one, policy)
+    environment, streams = one.problem.environment(), trial_streams(0, "memory", 0)
+    built, held = one.policy(policy, environment, streams.policy), []
+    for _ in range(3):
+        run_trial(environment, {policy: built}, 12, streams)
+        held.append(curvature_bytes(built.curvature))
+        rows = min(built.curvature.rank_bound + 1, 40)
+        assert 8 * 40 * rows <= held[-1] <= 8 * (40 * rows + 6 * rows**2)
+    assert held[0] < held[-1]
 
 
 def test_other_policies_are_refused():

@@ -60,7 +60,9 @@ def test_the_memory_of_an_entry_is_about_what_a_policy_holds(name):
     held = len(pickle.dumps(policy, protocol=5)) - 3 * parameter
     if POLICIES[name].memory(2, 40, 8) == 0:
         assert held < 12 * parameter
-    elif getattr(getattr(policy, "curvature", None), "grows", False):  # The entry counts the largest rank that any stream can lead to.
+    elif getattr(
+        getattr(policy, "curvature", None), "grows", False
+    ):  # The entry counts the largest rank that any stream can lead to.
         assert 0.7 * held <= setting.matrix_bytes <= 2 * 8 * 80 * (80 + 4)
     else:
         assert 0.7 * held <= setting.matrix_bytes <= 6 * held

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from compendium.experiments import round_times as module
-from compendium.experiments.memory import array_bytes
+from compendium.experiments.memory import curvature_bytes
 from compendium.experiments.problems import Synthetic
 from compendium.experiments.round_times import Played, round_times
 from compendium.experiments.setting import Setting
@@ -55,7 +55,9 @@ def test_what_is_held_is_that_of_the_policy_in_the_end():
     environment, streams = SETTING.problem.environment(), trial_streams(1, "times", 0)
     policies = SETTING.model_copy(update={"policies": ("eofd", "oful")}).build(environment, streams.policy)
     run_trial(environment, policies, 17, streams)
-    assert [one["bytes"] for one in found.values()] == [array_bytes(p.curvature) for p in policies.values()]
+    assert [one["bytes"] for one in found.values()] == [
+        curvature_bytes(p.curvature) for p in policies.values()
+    ]
     assert [one["rank"] for one in found.values()] == [4, 0]
     random = round_times({"a": Played(SETTING, "random")}, 10, warmup=0, seed=1, experiment="times")["a"]
     assert (random["bytes"], random["rank"]) == (0, 0)

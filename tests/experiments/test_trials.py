@@ -47,7 +47,7 @@ def make_spec(setting=(), problem=(), **changes):
 
 @pytest.fixture(scope="module")
 def computed():
-    """A trial with all policies, among them those as printed; the budget is wide, as a narrow one is exact."""
+    """A trial with all policies, among them those as printed; a narrow budget would play as OFUL does."""
     spec = make_spec({"policies": POLICIES, "parameters": {"budgeted-eofd": {"budget": 100.0}}})
     return spec, spec.compute()
 

@@ -53,10 +53,10 @@ def add_policy(root: Path) -> None:
     with constructors.open("a", encoding="utf-8") as file:
         file.write("\n\n" + example("def generous_eofd("))
     names = core / "policies" / "__init__.py"
-    inserted(names, "constructors import eofd, first_order, ", "generous_eofd, ")
+    inserted(names, "    first_order,\n", "    generous_eofd,\n")
     inserted(names, '    "first_order",\n', '    "generous_eofd",\n')
     registry = root / "compendium" / "experiments" / "policies.py"
-    inserted(registry, "import Policy, RandomPolicy, eofd, first_order, ", "generous_eofd, ")
+    inserted(registry, "    first_order,\n", "    generous_eofd,\n")
     inserted(registry, "POLICIES: dict[str, Entry] = {\n", example('    "generous-eofd"'))
 
 
