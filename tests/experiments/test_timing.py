@@ -7,11 +7,11 @@ import gc
 import numpy as np
 import pytest
 
-from compendium.experiments import round_times as module
+from compendium.experiments import timing as module
 from compendium.experiments.memory import curvature_bytes
 from compendium.experiments.problems import Synthetic
-from compendium.experiments.round_times import Played, round_times
 from compendium.experiments.setting import Setting
+from compendium.experiments.timing import Played, round_times
 from mlogb_core.simulation import run_trial, trial_streams
 
 SETTING = Setting(
