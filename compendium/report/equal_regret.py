@@ -7,7 +7,7 @@ is better is equal too, and one that was played on too few streams is not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import pandas as pd
@@ -101,7 +101,7 @@ def spread_over_grid(regret: pd.DataFrame, least: float) -> pd.DataFrame:
         One row per group and policy: `best`, `median` and `worst` mean regret of a point over `least`, and
         `within`, the share of points with at most one and a half times the policy's own best.
     """
-    means = regret.groupby([*_KEYS, "point"], sort=False)["regret"].mean() / least
+    means = regret.groupby([*_KEYS, "point"])["regret"].mean() / least
     rows = []
     for (group, policy), values in means.groupby(_KEYS, sort=False):
         best = float(values.min())
@@ -114,71 +114,76 @@ def spread_over_grid(regret: pd.DataFrame, least: float) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-#: The policy whose matrix is one number that grows, and what the sketches are called beside it.
-_NUMBER = "growing-ridge"
+#: What the policies are called on the first page; those of `_NUMBERS` hold one number, the others more.
 _SKETCHES = {
+    "budgeted-eofd": "the sketch with a budget",
     "eofd": "the paper's sketch",
     "robust-eofd": "Robust Frequent Directions",
     "compensated-eofd": "the sketch that gives all back",
-    "budgeted-eofd": "the one with a budget",
+}
+_DIAGONAL = {"diagonal": "a diagonal"}
+_NUMBERS = {
+    "growing-ridge": "a multiple of the identity that grows with the trace of the Hessian",
+    "first-order": "no curvature",
 }
 #: Above this share of random play the full Hessian has hardly learned, and a problem says nothing.
 LEARNED = 0.9
 
 
 def sentence(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What sketches are worth beside a matrix that is one growing number, for the first page.
+    """What sketches are worth beside matrices that are one number, for the first page.
 
     Parameters
     ----------
     rows : sequence of mapping
         The findings `smallest` of the recorded runs: by `problem` and `policy` the label of the `smallest`
-        memory with equal regret, or None; the `verdict`; and the `share` of random play that the full Hessian
-        has.
+        memory with equal regret, or None; the `verdict` there, or at the largest memory; and the `share` of
+        random play that the full Hessian has.
 
     Returns
     -------
     str
-        Which policies have equal regret on how many of the problems on which the full Hessian learns. The
-        first words say whether any sketch has it where the one number has not.
+        On how many of the problems on which the full Hessian learns each policy has equal regret, and on how
+        many certainly more. The first words say whether a sketch has it where one number has not.
     """
-    telling = list(dict.fromkeys(row["problem"] for row in rows if row["share"] <= LEARNED))
-    equal: dict[str, dict[str, str]] = {policy: {} for policy in (_NUMBER, *_SKETCHES)}
-    for row in rows:
-        if row["problem"] in telling and row["policy"] in equal and row["smallest"]:
-            equal[row["policy"]][row["problem"]] = row["smallest"]
-    number = equal.pop(_NUMBER)
-    missed = {problem for have in equal.values() for problem in have} - set(number)
-    sketched = [problem for problem in telling if problem in missed]
-    listed = ", ".join(f"{_SKETCHES[policy]} on {len(have)}" for policy, have in equal.items())
-    if not number and not sketched:
-        head = "Nothing that is smaller than the full Hessian is certain to play like it"
-    elif not sketched:
+    telling = [row for row in rows if row["share"] <= LEARNED]
+    count = len({row["problem"] for row in telling})
+    equal = {
+        policy: {
+            row["problem"]: row["smallest"] for row in telling if row["policy"] == policy and row["smallest"]
+        }
+        for policy in (*_SKETCHES, *_DIAGONAL, *_NUMBERS)
+    }
+    more = {
+        policy: {row["problem"] for row in telling if row["policy"] == policy and row["verdict"] == MORE}
+        for policy in equal
+    }
+    sketched = {problem for policy in _SKETCHES for problem in equal[policy]}
+    numbered = {problem for policy in _NUMBERS for problem in equal[policy]}
+    if not sketched - numbered:
         head = "One number does as well as any sketch"
+    elif any(all(problem in more[policy] for policy in _NUMBERS) for problem in sketched):
+        head = "One number does not always replace a sketch"
     else:
-        head = f"One number does as well as any sketch except on {' and '.join(sketched)}"
-    needed = "".join(
-        f"; on {problem} {_named(equal, problem)}, and the one number has {_regret(rows, problem)}"
-        for problem in sketched
-    )
-    return (
-        f"**{head}**: with every policy tuned on one budget, a multiple of the identity that grows with the "
-        "trace of the Hessian has the full Hessian's regret (the 95 % interval of the difference stays below "
-        f"{TOLERANCE:+.0%}) on {len(number)} of {len(telling)} problems on which that learns, {listed}"
-        f"{needed}."
-    )
-
-
-def _named(equal: Mapping[str, Mapping[str, str]], problem: str) -> str:
-    """The sketches that have equal regret on a problem, with their sizes."""
-    found = [
-        f"{_SKETCHES[policy]} has it at {have[problem]}" for policy, have in equal.items() if problem in have
+        head = "One number is not certain to replace a sketch"
+    listed = [
+        f"{name} on {len(equal[policy])}{_sizes(equal[policy])}{_exceeds(more[policy])}"
+        for policy, name in (_SKETCHES | _DIAGONAL | _NUMBERS).items()
     ]
-    return ", ".join(found)
+    return (
+        f"**{head}**: of {count} problems on which the full Hessian learns, each policy tuned for itself on "
+        f"one budget, its regret is kept for certain (the 95 % interval of the difference stays below "
+        f"{TOLERANCE:+.0%}) by {', '.join(listed)}."
+    )
 
 
-def _regret(rows: Sequence[Mapping[str, Any]], problem: str) -> str:
-    """How much more regret the one number has on a problem."""
-    (row,) = (row for row in rows if (row["problem"], row["policy"]) == (problem, _NUMBER))
-    low, high = row["interval"]
-    return f"{row['difference']:+.0%} [{low:+.0%}, {high:+.0%}]"
+def _sizes(smallest: Mapping[str, str]) -> str:
+    """The range of the smallest sketches, where they have an m."""
+    sizes = sorted(int(label.removeprefix("m = ")) for label in smallest.values() if label.startswith("m = "))
+    if not sizes:
+        return ""
+    return f" (m = {sizes[0]})" if sizes[0] == sizes[-1] else f" (m = {sizes[0]} to {sizes[-1]})"
+
+
+def _exceeds(problems: Set[str]) -> str:
+    return f" (certainly more on {len(problems)})" if problems else ""

@@ -84,48 +84,54 @@ def test_the_smallest_memory_is_one_that_no_larger_one_contradicts(verdicts, pla
 def test_the_spread_is_of_means_over_trials_and_by_policy():
     rows = [
         {"group": "m = 1", "policy": "eofd", "point": point, "trial": trial, "regret": regret + 2 * trial}
-        for point, regret in (("a", 1.0), ("b", 3.0), ("c", 7.0))
+        for point, regret in (("a", 3.0), ("b", 4.0), ("c", 11.0))
         for trial in range(2)
     ]
     (row,) = spread_over_grid(pd.DataFrame(rows), least=2.0).to_dict("records")
     assert row == {
-        "group": "m = 1", "policy": "eofd", "best": 1.0, "median": 2.0, "worst": 4.0,
-        "within": pytest.approx(1 / 3),
+        "group": "m = 1", "policy": "eofd", "best": 2.0, "median": 2.5, "worst": 6.0,
+        "within": pytest.approx(2 / 3),
     }  # fmt: skip
 
 
-def finding(problem, policy, smallest, share=0.3, difference=0.2):
-    interval = [round(difference - 0.05, 2), round(difference + 0.05, 2)]
-    return {"problem": problem, "policy": policy, "smallest": smallest, "share": share,
-            "difference": difference, "interval": interval}  # fmt: skip
+def finding(problem, policy, smallest, share=0.3, verdict=None):
+    verdict = verdict or (EQUAL if smallest else UNDECIDED)
+    return {"problem": problem, "policy": policy, "smallest": smallest, "share": share, "verdict": verdict}
 
 
 def test_one_number_that_does_as_well_is_said_first():
     rows = [
         finding("A", "growing-ridge", "without a sketch"), finding("A", "eofd", "m = 5"),
-        finding("B", "growing-ridge", "without a sketch"), finding("B", "eofd", None),
+        finding("B", "growing-ridge", None), finding("B", "first-order", "without a sketch"),
+        finding("B", "eofd", "m = 20"), finding("B", "robust-eofd", None, verdict=MORE),
         finding("C", "growing-ridge", None, share=0.95), finding("C", "eofd", "m = 1", share=0.95),
     ]  # fmt: skip
     text = sentence(rows)
-    assert text.startswith("**One number does as well as any sketch**: ")
-    assert "on 2 of 2 problems" in text
-    assert "the paper's sketch on 1, Robust Frequent Directions on 0" in text
+    assert text.startswith("**One number does as well as any sketch**: of 2 problems")
+    assert "the paper's sketch on 2 (m = 5 to 20)" in text
+    assert "Robust Frequent Directions on 0 (certainly more on 1)" in text
+    assert (
+        "a multiple of the identity that grows with the trace of the Hessian on 1, no curvature on 1." in text
+    )
 
 
-def test_a_sketch_that_is_needed_is_named_with_what_the_number_costs():
-    rows = [
-        finding("A", "growing-ridge", None, difference=0.4), finding("A", "robust-eofd", "m = 2"),
-        finding("B", "growing-ridge", "without a sketch"), finding("B", "robust-eofd", "m = 1"),
-    ]  # fmt: skip
-    text = sentence(rows)
-    assert text.startswith("**One number does as well as any sketch except on A**: ")
-    assert "on A Robust Frequent Directions has it at m = 2, and the one number has +40% [+35%, +45%]" in text
-    assert "on 1 of 2 problems" in text
-
-
-def test_where_nobody_is_equal_that_is_said():
-    text = sentence([finding("A", "growing-ridge", None), finding("A", "eofd", None)])
-    assert text.startswith("**Nothing that is smaller than the full Hessian is certain to play like it**: ")
+@pytest.mark.parametrize(
+    ("verdicts", "head"),
+    [
+        ((MORE, MORE), "One number does not always replace a sketch"),
+        ((MORE, UNDECIDED), "One number is not certain to replace a sketch"),
+        ((UNDECIDED, UNDECIDED), "One number is not certain to replace a sketch"),
+    ],
+)
+def test_a_sketch_that_does_more_is_told_from_one_that_may(verdicts, head):
+    numbers = zip(("growing-ridge", "first-order"), verdicts, strict=True)
+    rows = [finding("A", policy, None, verdict=verdict) for policy, verdict in numbers]
+    text = sentence([*rows, finding("A", "robust-eofd", "m = 2"), finding("A", "budgeted-eofd", "ε = 1")])
+    assert text.startswith(f"**{head}**: of 1 problems")
+    assert (
+        "the sketch with a budget on 1, the paper's sketch on 0, Robust Frequent Directions on 1 (m = 2)"
+        in text
+    )
 
 
 def test_the_readme_takes_both_runs(monkeypatch):
@@ -135,6 +141,6 @@ def test_the_readme_takes_both_runs(monkeypatch):
         return type("R", (), {"record": {"study": {"findings": {"smallest": rows}}}})
 
     monkeypatch.setattr(readme, "only_run", run)
-    assert "on 2 of 2 problems" in readme._equal_regret()
+    assert "of 2 problems" in readme._equal_regret()
     monkeypatch.setattr(equal_regret, "LEARNED", 0.1)
-    assert "on 0 of 0 problems" in readme._equal_regret()
+    assert "of 0 problems" in readme._equal_regret()
