@@ -38,6 +38,7 @@ _MODULES = {
     "held_bytes": "memory",
     "measured": "study",
     "movements": "convergence",
+    "play_regret": "games",
     "publish": "study",
     "round_times": "timing",
     "track_curvature": "spectra",
