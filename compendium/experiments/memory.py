@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from compendium.experiments.setting import Setting
 from mlogb_core.curvature import Curvature, FrequentDirections
@@ -56,6 +57,38 @@ def held_bytes(setting: Setting, policy: str = "eofd") -> int:
         built = type(built).from_state(built.state_dict() | full | {"curvature.reserved": rank})
     run_trial(environment, {policy: built}, 1, streams)
     return curvature_bytes(built.curvature)
+
+
+def held_after(
+    setting: Setting, policy: str, n_rounds: int, *, seed: int, experiment: str
+) -> tuple[int, int]:
+    """Bytes of the arrays of a policy's curvature, and its rank, when a game has ended.
+
+    For a curvature whose rank depends on the game, which `held_bytes` cannot know.
+
+    Parameters
+    ----------
+    setting : Setting
+        The problem and the parameters.
+    policy : str
+        Name of a policy with a curvature.
+    n_rounds : int
+        T.
+    seed, experiment
+        Pick the random streams of trial 0.
+
+    Raises
+    ------
+    ValueError
+        If the policy has no curvature.
+    """
+    environment, streams = setting.problem.environment(), trial_streams(seed, experiment, 0)
+    built = setting.policy(policy, environment, streams.policy)
+    if not isinstance(built, NewtonPolicy):
+        raise ValueError(f"policy must be one with a curvature, such as 'eofd' or 'oful', got {policy!r}")
+    with threadpool_limits(limits=1):
+        run_trial(environment, {policy: built}, n_rounds, streams)
+    return curvature_bytes(built.curvature), int(getattr(built.curvature, "rank", 0))
 
 
 def curvature_bytes(curvature: Curvature[Any]) -> int:

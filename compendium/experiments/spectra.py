@@ -1,8 +1,8 @@
-"""The sketching error along a trial, beside the spectrum of the Hessian that the sketch approximates."""
+"""What a curvature holds along a trial, beside the spectrum of the Hessian that it stands for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -39,9 +39,96 @@ def track_sketch(
     spectrum : (Kd,) array
         Eigenvalues of the accumulated Hessian at the end, decreasing.
     """
-    streams = trial_streams(seed, experiment, 0)
+
+    def describe(policy: OptimisticPolicy, values: np.ndarray) -> dict[str, float]:
+        rho = policy.curvature.shrinkage
+        return {
+            "rho": rho,
+            "bound": tail_bound(values, setting.sketch_size, sharp=True),
+            "printed bound": tail_bound(values, setting.sketch_size),
+            "factor": sketch_factor(rho, setting.regularization),
+            "largest": values[0],
+        }
+
+    return _watched(setting, "eofd", n_rounds, (seed, experiment), checkpoints, describe)
+
+
+def track_curvature(
+    setting: Setting,
+    policy: str,
+    n_rounds: int,
+    *,
+    seed: int,
+    experiment: str,
+    checkpoints: Sequence[int],
+    budget: float,
+) -> tuple[pd.DataFrame, np.ndarray]:
+    r"""Follow the rank and the ridge of a policy's curvature, beside the ranks that a budget asks for.
+
+    Parameters
+    ----------
+    setting : Setting
+        The problem and the parameters.
+    policy : str
+        Name of a policy with a curvature of low rank.
+    n_rounds : int
+        T.
+    seed, experiment
+        Pick the random streams of trial 0.
+    checkpoints : sequence of int
+        Rounds at which the spectrum :math:`\mu_1 \ge \mu_2 \ge \dots` of the accumulated Hessian M is taken.
+    budget : float
+        :math:`\varepsilon\lambda`, what a sketch may lose.
+
+    Returns
+    -------
+    table : DataFrame
+        Columns round; rank of the curvature; ridge, its multiple of the identity; rho; factor
+        (:math:`\Delta`); `least rank`, the number of eigenvalues above the budget, without
+        which no sketch :math:`0 \preceq M - V\Lambda V^\top \preceq \varepsilon\lambda I` exists (Weyl); and
+        `fixed rank`, the smallest m whose bound by the spectral tail stays within the budget.
+    spectrum : (Kd,) array
+        Eigenvalues of the accumulated Hessian at the end, decreasing.
+    """
+
+    def describe(played: OptimisticPolicy, values: np.ndarray) -> dict[str, float]:
+        rho = played.curvature.shrinkage
+        return {
+            "rank": int(getattr(played.curvature, "rank", 0)),
+            "ridge": played.curvature.ridge,
+            "rho": rho,
+            "factor": sketch_factor(rho, setting.regularization),
+            "least rank": int((values > budget).sum()),
+            "fixed rank": _fixed_rank(values, budget),
+        }
+
+    return _watched(setting, policy, n_rounds, (seed, experiment), checkpoints, describe)
+
+
+def _fixed_rank(values: np.ndarray, budget: float) -> int:
+    """The smallest sketch whose error the spectral tail bounds by the budget; the bound falls with m."""
+    low, high = 1, len(values)
+    while low < high:
+        middle = (low + high) // 2
+        if tail_bound(values, middle, sharp=True) <= budget:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _watched(
+    setting: Setting,
+    name: str,
+    n_rounds: int,
+    stream: tuple[int, str],
+    checkpoints: Sequence[int],
+    describe: Callable[[OptimisticPolicy, np.ndarray], dict[str, float]],
+) -> tuple[pd.DataFrame, np.ndarray]:
+    """Play trial 0, and at the checkpoints and the end describe the policy beside its Hessian's spectrum."""
+    streams = trial_streams(*stream, 0)
     environment = setting.problem.environment()
-    policy = setting.policy("eofd", environment, streams.policy)
+    policy = setting.policy(name, environment, streams.policy)
     assert isinstance(policy, OptimisticPolicy)
     size = environment.rewards.size * environment.n_features
     hessian, rows, values = np.zeros((size, size)), [], np.zeros(size)
@@ -53,18 +140,8 @@ def track_sketch(
         hessian += np.kron(slope, np.outer(x, x))
         if played.number in checkpoints or played.number == n_rounds:
             values = np.maximum(np.linalg.eigvalsh(hessian)[::-1], 0.0)
-            rho = policy.curvature.shrinkage
-            rows.append(
-                {
-                    "round": played.number,
-                    "rho": rho,
-                    "bound": tail_bound(values, setting.sketch_size, sharp=True),
-                    "printed bound": tail_bound(values, setting.sketch_size),
-                    "factor": sketch_factor(rho, setting.regularization),
-                    "largest": values[0],
-                }
-            )
+            rows.append({"round": played.number, **describe(policy, values)})
 
     with threadpool_limits(limits=1):
-        run_trial(environment, {"eofd": policy}, n_rounds, streams, observe)
+        run_trial(environment, {name: policy}, n_rounds, streams, observe)
     return pd.DataFrame(rows), values

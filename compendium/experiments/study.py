@@ -177,6 +177,10 @@ class Results:
         sums = self.rounds.groupby(keys, observed=True, sort=False)["regret"].sum()
         return sums.reset_index()
 
+    def tables_only(self) -> Results:
+        """The same without the single rounds, which take memory that many studies in a row do not leave."""
+        return replace(self, frame=None)
+
     def record(self) -> dict[str, Any]:
         """What was run, on which data, and how close decisions came to a tie."""
         return self.study.model_dump(mode="json") | {

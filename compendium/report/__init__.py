@@ -6,6 +6,7 @@ A change here changes how results look.
 """
 
 # Notebooks of recorded runs call these as functions of `compendium.report`, which was one module.
+from compendium.report.equal_regret import TOLERANCE, relative_regret, smallest_equal, spread_over_grid
 from compendium.report.tables import (
     comparison_findings,
     curvature_table,
@@ -17,11 +18,15 @@ from compendium.report.tables import (
 )
 
 __all__ = [
+    "TOLERANCE",
     "comparison_findings",
     "curvature_table",
     "mnist_findings",
     "paired_differences",
     "regret_table",
+    "relative_regret",
+    "smallest_equal",
+    "spread_over_grid",
     "time_findings",
     "time_table",
 ]

@@ -54,6 +54,33 @@ WORDS: Mapping[str, tuple[str, str]] = {
         "dashes); the ringed pair of the paper is neither where they are shortest nor where the error is "
         "least.",
     ),
+    "adaptive_rank": (
+        "Rank and ridge of the adaptive sketches",
+        "Within a budget the rank rises early and ends at the fixed size that the spectral tail guarantees in "
+        "hindsight; a ridge that gets back what is lost grows the less the faster the spectrum decays.",
+    ),
+    "equal_regret_synthetic": (
+        "Regret against memory on the synthetic problems",
+        "The ring is the smallest memory of each kind with the full Hessian's regret; the single symbols at "
+        "the left hold one number.",
+    ),
+    "equal_regret_real": (
+        "Regret against memory on real data",
+        "The ring is the smallest memory of each kind with the full Hessian's regret; the single symbols at "
+        "the left hold one number.",
+    ),
+    "equal_regret_grid_synthetic": (
+        "Regret over the grid on the synthetic problems",
+        "How far the symbols of a line lie apart is how much depends on the tuning.",
+    ),
+    "equal_regret_grid_real": (
+        "Regret over the grid on real data",
+        "How far the symbols of a line lie apart is how much depends on the tuning.",
+    ),
+    "moonshot": (
+        "Speed at equal regret",
+        "A symbol in the band and above the line has reached the goal at its size.",
+    ),
     "grid_binary": (
         "Regret on the grid, binary problem",
         "Cells with the same ratio of the two parameters play alike; the paper's pair, in the full frame, "

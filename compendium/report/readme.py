@@ -1,4 +1,4 @@
-"""The result of the project in three sentences and one table, for the README and the first page of the book.
+"""The result of the project in four sentences and one table, for the README and the first page of the book.
 
 Every number comes out of a committed run, and a sentence says only what its numbers say.
 """
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from compendium.report import tables
+from compendium.report import equal_regret, tables
 from compendium.runs.run import Run, find_runs
 from compendium.system import paths
 from compendium.system.paths import FailureError
@@ -68,8 +68,8 @@ def block() -> str:
 
 
 def sentences() -> list[str]:
-    """What the sketch is worth in the paper's setting, what it costs in a tuned one, and what it saves."""
-    return [_paper_setting(only_run("mnist")), _tuned(), _time()]
+    """What the sketch is worth in the paper's setting, costs tuned, saves, and does at equal regret."""
+    return [_paper_setting(only_run("mnist")), _tuned(), _time(), _equal_regret()]
 
 
 def table() -> str:
@@ -181,6 +181,13 @@ def _time() -> str:
         f"of the full matrix, at every size ({min(printed):.0f} to {max(printed):.0f} times as fast in the "
         "table)."
     )
+
+
+def _equal_regret() -> str:
+    """The sentence on memory at equal regret, from the findings of both runs."""
+    runs = [only_run("equal_regret", case) for case in ("synthetic", "real")]
+    rows = [row for run in runs for row in run.record["study"]["findings"]["smallest"]]
+    return equal_regret.sentence(rows)
 
 
 def _speed_at_sizes(run: Run) -> Iterator[tuple[int, float]]:

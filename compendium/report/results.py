@@ -223,6 +223,9 @@ _OTHERS = (
     "coverage_radius",
     "real_data",
     "scale",
+    "equal_regret",
+    "adaptive_rank",
+    "moonshot",
 )
 
 

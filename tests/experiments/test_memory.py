@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from compendium.experiments.memory import curvature_bytes, held_bytes
+from compendium.experiments.memory import curvature_bytes, held_after, held_bytes
 from compendium.experiments.problems import Synthetic
 from compendium.experiments.setting import Setting
 from mlogb_core.simulation import run_trial, trial_streams
@@ -72,3 +72,12 @@ def test_other_policies_are_refused():
         ValueError, match="policy must be one with a curvature, such as 'eofd' or 'oful', got 'random'"
     ):
         held_bytes(setting(10, 2), "random")
+
+
+def test_after_a_game_a_sketch_that_is_full_holds_what_is_counted_beforehand():
+    one = setting(30, 4, rewards=(0.5, 1.0))
+    assert held_after(one, "eofd", 12, seed=1, experiment="memory") == (held_bytes(one), 4)
+    assert held_after(one, "eofd", 1, seed=1, experiment="memory")[1] == 2
+    assert held_after(one, "oful", 3, seed=1, experiment="memory") == (held_bytes(one, "oful"), 0)
+    with pytest.raises(ValueError, match="policy must be one with a curvature"):
+        held_after(one, "random", 3, seed=1, experiment="memory")

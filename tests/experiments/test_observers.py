@@ -12,7 +12,8 @@ from compendium.experiments.convergence import movements
 from compendium.experiments.coverage import distances, radius_terms
 from compendium.experiments.problems import Digits, Synthetic
 from compendium.experiments.setting import Setting
-from compendium.experiments.spectra import track_sketch
+from compendium.experiments.spectra import track_curvature, track_sketch
+from compendium.theory.sketch import tail_bound
 from mlogb_core.link import jacobian, outcome_probabilities
 from mlogb_core.radius import TheoremRadius
 from mlogb_core.simulation import run_trial, trial_streams
@@ -133,3 +134,38 @@ def test_the_tracked_spectrum_is_that_of_the_accumulated_hessian():
     assert (table["bound"] <= table["printed bound"] * (1 + 1e-9)).all()
     np.testing.assert_allclose(table["factor"], 1 + table["rho"] / 0.5, rtol=1e-12)
     assert table["rho"].iloc[-1] > 0
+
+
+@pytest.mark.parametrize("name", ["eofd", "robust-eofd"])
+def test_ranks_and_ridges_are_those_of_the_policy_beside_the_spectrum_of_its_own_hessian(name):
+    budget, checkpoints = 0.6, [1, 7, 20]
+    table, spectrum = track_curvature(
+        SETTING, name, 30, seed=3, experiment="observed", checkpoints=checkpoints, budget=budget
+    )
+    assert list(table["round"]) == [*checkpoints, 30]
+    streams = trial_streams(3, "observed", 0)
+    environment = SETTING.problem.environment()
+    policy, instance = (
+        SETTING.policy(name, environment, streams.policy),
+        environment.instance(streams.instance),
+    )
+    hessian, rows = np.zeros((10, 10)), iter(table.to_dict("records"))
+    for number in range(1, 31):
+        candidates = instance.actions(streams.actions)
+        chosen = policy.select(candidates.features)
+        x = candidates.features[chosen]
+        policy.update(x, candidates.outcome(chosen, streams.outcomes.random()))
+        hessian += np.kron(jacobian(outcome_probabilities(policy.parameter @ x)), np.outer(x, x))
+        if number in (*checkpoints, 30):
+            row, values = next(rows), np.linalg.eigvalsh(hessian)[::-1].clip(0.0)
+            assert (row["rank"], row["ridge"], row["rho"]) == (
+                policy.curvature.rank,
+                policy.curvature.ridge,
+                policy.curvature.shrinkage,
+            )
+            assert row["factor"] == pytest.approx(1 + policy.curvature.shrinkage / 0.5)
+            assert row["least rank"] == sum(value > budget for value in values)
+            enough = [m for m in range(1, 11) if tail_bound(values, m, sharp=True) <= budget]
+            assert row["fixed rank"] == min(enough)
+    np.testing.assert_allclose(spectrum, values, atol=1e-12)
+    assert row["least rank"] <= row["fixed rank"] < 10

@@ -12,11 +12,22 @@ from typing import Annotated
 from pydantic import Field
 
 from compendium.experiments.problems.base import Problem, Source
+from compendium.experiments.problems.decaying import Decaying
 from compendium.experiments.problems.images import Classes, Digits, forget_digits
 from compendium.experiments.problems.rated import Rated
 from compendium.experiments.problems.synthetic import Synthetic
 
 #: Every problem that a setting can name.
-AnyProblem = Annotated[Digits | Synthetic | Classes | Rated, Field(discriminator="kind")]
+AnyProblem = Annotated[Digits | Synthetic | Classes | Rated | Decaying, Field(discriminator="kind")]
 
-__all__ = ["AnyProblem", "Classes", "Digits", "Problem", "Rated", "Source", "Synthetic", "forget_digits"]
+__all__ = [
+    "AnyProblem",
+    "Classes",
+    "Decaying",
+    "Digits",
+    "Problem",
+    "Rated",
+    "Source",
+    "Synthetic",
+    "forget_digits",
+]

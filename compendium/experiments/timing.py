@@ -1,0 +1,144 @@
+"""Times of a round of several policies, each with its own setting, interleaved on one thread.
+
+The policies play in blocks of rounds, as each would alone: the first rounds of a block bring its data into
+the cache and are not timed. The order rotates from block to block, so that a slow spell of the machine meets
+all of them.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from compendium.experiments.memory import curvature_bytes
+from compendium.experiments.setting import Setting
+from mlogb_core.environments import ActionSet, Instance
+from mlogb_core.policies import NewtonPolicy, Policy
+from mlogb_core.simulation import Streams, trial_streams
+
+_LEAD_IN, _BLOCK = 2, 10  # rounds of a block before its timed ones, and timed ones
+
+
+class Played(NamedTuple):
+    """Who is timed: a setting, and the name of one policy."""
+
+    setting: Setting
+    policy: str
+
+
+def round_times(
+    contenders: Mapping[str, Played], n_rounds: int, *, warmup: int, seed: int, experiment: str
+) -> dict[str, dict[str, float]]:
+    """Wall time of a whole round, and what is held from one to the next.
+
+    Parameters
+    ----------
+    contenders : mapping of str to Played
+        Who is timed, by any name. All have the same problem, and meet the same action sets and uniform
+        numbers for the outcomes.
+    n_rounds : int
+        Rounds that are timed, a multiple of 10.
+    warmup : int
+        Rounds before, until sketches are full.
+    seed, experiment
+        Pick the random streams of trial 0.
+
+    Returns
+    -------
+    dict
+        By the name of each contender: the quartiles `q25`, `median` and `q75` of the time of a round in
+        milliseconds, to four digits; `bytes`, those of the arrays of its curvature in the end; `rank`, the
+        number of directions that it then has, 0 where it has none.
+
+    Raises
+    ------
+    ValueError
+        If the problems differ, or `n_rounds` is not a positive multiple of 10.
+    """
+    problems = {played.setting.problem for played in contenders.values()}
+    if len(problems) != 1:
+        raise ValueError(f"contenders must have one problem, got {len(problems)}")
+    if n_rounds < 1 or n_rounds % _BLOCK:
+        raise ValueError(f"n_rounds must be a positive multiple of {_BLOCK}, got {n_rounds}")
+    (problem,) = problems
+    with threadpool_limits(limits=1):
+        environment, streams = problem.environment(), trial_streams(seed, experiment, 0)
+        policies = {
+            name: played.setting.policy(played.policy, environment, streams.policy)
+            for name, played in contenders.items()
+        }
+        draws = _Draws(environment.instance(streams.instance), streams)
+        times: dict[str, list[float]] = {name: [] for name in policies}
+        for _ in range(warmup):
+            (drawn,) = draws.take(1)
+            for policy in policies.values():
+                _play(policy, *drawn)
+        for block in range(n_rounds // _BLOCK):
+            lead_in, rounds = draws.take(_LEAD_IN), draws.take(_BLOCK)
+            for name in _rotated(list(policies), block):
+                with _no_collection():
+                    for drawn in lead_in:
+                        _play(policies[name], *drawn)
+                    times[name] += [_play(policies[name], *drawn) for drawn in rounds]
+    return {name: _quartiles(times[name]) | _held(policy) for name, policy in policies.items()}
+
+
+class _Draws:
+    """The rounds of a game, some at a time."""
+
+    def __init__(self, instance: Instance, streams: Streams) -> None:
+        self._instance, self._streams = instance, streams
+
+    def take(self, count: int) -> list[tuple[ActionSet, float]]:
+        """The next action sets and uniform numbers."""
+        return [
+            (self._instance.actions(self._streams.actions), float(self._streams.outcomes.random()))
+            for _ in range(count)
+        ]
+
+
+def _play(policy: Policy, candidates: ActionSet, uniform: float) -> float:
+    """Seconds that a round takes, without the draw of the outcome."""
+    start = perf_counter()
+    action = policy.select(candidates.features)
+    selected = perf_counter()
+    outcome, features = candidates.outcome(action, uniform), candidates.features[action]
+    learning = perf_counter()
+    policy.update(features, outcome)
+    return selected - start + perf_counter() - learning
+
+
+def _rotated(names: list[str], block: int) -> list[str]:
+    start = block % len(names)
+    return names[start:] + names[:start]
+
+
+def _quartiles(seconds: list[float]) -> dict[str, float]:
+    values = np.quantile(seconds, (0.25, 0.5, 0.75)) * 1e3
+    return dict(zip(("q25", "median", "q75"), (float(f"{value:.4g}") for value in values), strict=True))
+
+
+def _held(policy: Policy) -> dict[str, float]:
+    """Bytes and rank of a policy's curvature."""
+    if not isinstance(policy, NewtonPolicy):
+        return {"bytes": 0, "rank": 0}
+    curvature: Any = policy.curvature
+    return {"bytes": curvature_bytes(curvature), "rank": int(getattr(curvature, "rank", 0))}
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Switch the garbage collector off inside a block."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
