@@ -18,9 +18,9 @@ def overlap_error_bound(combinations: ArrayLike, terms: int) -> Array:
     It holds to first order in the unit of roundoff.
 
     .. math:: \bigl|\langle\upsilon_i, \upsilon_j\rangle - \delta_{ij}\bigr|
-              \le (N + 4u + 8)\,\mathrm{u}\,\|\pi_i\|_1\,\|\pi_j\|_1
+              \le (N + 4u + 8)\,\mathrm{u}\,\|\Pi_i\|_1\,\|\Pi_j\|_1
 
-    Here :math:`\upsilon_i = \sum_k \pi_{ik} Y_k` with rows :math:`\|Y_k\| \le 1`, N is the largest number of
+    Here :math:`\upsilon_i = \sum_k \Pi_{ik} Y_k` with rows :math:`\|Y_k\| \le 1`, N is the largest number of
     terms in an inner product of two of these rows, and :math:`\mathrm u = 2^{-53}`.
 
     Parameters
