@@ -171,9 +171,9 @@ def sentence(rows: Sequence[Mapping[str, Any]]) -> str:
         for policy, name in (_SKETCHES | _DIAGONAL | _NUMBERS).items()
     ]
     return (
-        f"**{head}**: of {count} problems on which the full Hessian learns, each policy tuned for itself on "
-        f"one budget (the growing multiple of the identity on three), its regret is kept for certain (the 95 % interval of the difference stays below "
-        f"{TOLERANCE:+.0%}) by {', '.join(listed)}."
+        f"**{head}**: of {count} problems on which the full Hessian learns, each policy tuned for itself "
+        "on one budget (the growing multiple of the identity on three), its regret is kept for certain (the "
+        f"95 % interval of the difference stays below {TOLERANCE:+.0%}) by {', '.join(listed)}."
     )
 
 

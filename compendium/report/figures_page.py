@@ -56,7 +56,7 @@ WORDS: Mapping[str, tuple[str, str]] = {
     ),
     "adaptive_rank": (
         "Rank and ridge of the adaptive sketches",
-        "Within a budget the rank rises early and ends at the fixed size that the spectral tail guarantees in "
+        "Within a budget the rank rises early and ends near the fixed size that the tail guarantees in "
         "hindsight; a ridge that gets back what is lost grows the less the faster the spectrum decays.",
     ),
     "equal_regret_synthetic": (
