@@ -125,6 +125,11 @@ def run(
         raise UsageError("-p changes the parameters of one experiment; with --all give none")
     manifest = load_manifest()
     names = [experiment] if experiment else list(manifest.experiments)
+    lacking = [name for name in names if profile not in manifest.experiment(name).profiles]
+    if len(lacking) < len(names):  # a profile that no experiment has is an error below
+        names = [name for name in names if name not in lacking]
+        for name in lacking:
+            typer.echo(f"{name}: left out, as it has no profile {profile!r}")
     points = {name: expand(manifest.experiment(name), overrides) for name in names}
     for name in names:  # all of them before the first one starts
         resolved = [resolve(manifest.experiment(name), profile, {**one, **overrides}) for one in points[name]]
