@@ -124,7 +124,7 @@ def test_links_of_the_pages_lead_somewhere():
 
 def test_every_profile_of_the_manifest_resolves():
     for experiment in manifest.load_manifest().experiments.values():
-        assert {"smoke", "standard", "paper"} <= set(experiment.profiles)
+        assert {"smoke", "standard"} <= set(experiment.profiles)
         for profile in experiment.profiles:
             manifest.resolve(experiment, profile, {})
 
