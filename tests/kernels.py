@@ -41,9 +41,9 @@ TESTS = (
     ),
     (
         "core/test_buffer.py core/test_choice.py core/test_compiled_faults.py core/test_coordinates.py "
-        "core/test_curvature.py "
-        "core/test_orthogonality.py core/test_policies.py core/test_printed.py core/test_projection.py "
-        "core/test_roundoff.py core/test_stiff.py core/test_thompson.py",
+        "core/test_curvature.py core/test_error_control.py core/test_orthogonality.py core/test_policies.py "
+        "core/test_printed.py core/test_projection.py "
+        "core/test_roundoff.py core/test_sparse.py core/test_stiff.py core/test_thompson.py",
         "",
     ),
 )
