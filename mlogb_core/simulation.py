@@ -194,7 +194,7 @@ def run_trial(
         for place in range(len(names)):
             p = (place + t) % len(names)
             policy = policies[names[p]]
-            played, y, select[t, p], update[t, p] = _play(policy, candidates, uniform)
+            played, y, select[t, p], update[t, p] = play_round(policy, candidates, uniform)
             action[t, p], outcome[t, p] = played, y
             reward[t, p], regret[t, p], margin[t, p] = payoff[y], value.max() - value[played], policy.margin
         if on_round is not None:
@@ -202,7 +202,25 @@ def run_trial(
     return Trial(names, n_actions, action, outcome, reward, regret, margin, select, update)
 
 
-def _play(policy: Policy, candidates: ActionSet, uniform: float) -> tuple[int, int, float, float]:
+def play_round(policy: Policy, candidates: ActionSet, uniform: float) -> tuple[int, int, float, float]:
+    """Let a policy play one round, and time its two calls.
+
+    Parameters
+    ----------
+    policy : Policy
+        Who plays and learns.
+    candidates : ActionSet
+        The action set.
+    uniform : float
+        The uniform number in [0, 1) that decides the outcome.
+
+    Returns
+    -------
+    action, outcome : int
+        Index of the action played, and its outcome.
+    select_seconds, update_seconds : float
+        Wall time of the two calls; the draw of the outcome is not timed.
+    """
     start = time.perf_counter()
     action = policy.select(candidates.features)
     selected = time.perf_counter()

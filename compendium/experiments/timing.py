@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ from compendium.experiments.memory import curvature_bytes
 from compendium.experiments.setting import Setting
 from mlogb_core.environments import ActionSet, Instance
 from mlogb_core.policies import NewtonPolicy, Policy
-from mlogb_core.simulation import Streams, trial_streams
+from mlogb_core.simulation import Streams, play_round, trial_streams
 
 _LEAD_IN, _BLOCK = 2, 10  # rounds of a block before its timed ones, and timed ones
 
@@ -105,13 +104,8 @@ class _Draws:
 
 def _play(policy: Policy, candidates: ActionSet, uniform: float) -> float:
     """Seconds that a round takes, without the draw of the outcome."""
-    start = perf_counter()
-    action = policy.select(candidates.features)
-    selected = perf_counter()
-    outcome, features = candidates.outcome(action, uniform), candidates.features[action]
-    learning = perf_counter()
-    policy.update(features, outcome)
-    return selected - start + perf_counter() - learning
+    *_, select_seconds, update_seconds = play_round(policy, candidates, uniform)
+    return select_seconds + update_seconds
 
 
 def _rotated(names: list[str], block: int) -> list[str]:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -21,9 +22,11 @@ MACHINE = locks.owner().split("-")[0]
 
 
 @pytest.fixture(autouse=True)
-def root(tmp_path, monkeypatch):
+def root(tmp_path, tmp_path_factory, monkeypatch):
     (tmp_path / "experiments.yml").touch()
     monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
+    # What killed processes have left in the machine's own folder would count as unneeded.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("temporary")))
     return tmp_path
 
 

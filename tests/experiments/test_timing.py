@@ -24,7 +24,7 @@ CONTENDERS = {"sketch": Played(SETTING, "eofd"), "full": Played(SETTING, "oful")
 def test_quartiles_are_of_whole_rounds_and_only_the_timed_ones_count(monkeypatch):
     """The n-th timed round takes n ticks; select and update take one tick of a clock each, drawing none."""
     clock = iter(range(10**6))
-    monkeypatch.setattr(module, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr("mlogb_core.simulation.time.perf_counter", lambda: next(clock))
     found = round_times(CONTENDERS, 20, warmup=3, seed=1, experiment="times")
     assert [one["median"] for one in found.values()] == [2000.0, 2000.0]
     assert list(found) == ["sketch", "full"]
