@@ -66,7 +66,7 @@ def add_environment(root: Path) -> None:
     names = problems / "__init__.py"
     inserted(names, "import Problem, Source\n", "from compendium.experiments.problems.cube import Cube\n")
     inserted(names, "Annotated[", "Cube | ")
-    inserted(names, '"Classes", ', '"Cube", ')
+    inserted(names, '    "Classes",\n', '    "Cube",\n')
     inserted(
         root / "compendium" / "experiments" / "__init__.py", "_MODULES = {\n", '    "Cube": "problems",\n'
     )
