@@ -1,4 +1,4 @@
-"""What the policies of other papers have in common: checked arguments, the choice with ties, named failures."""
+"""What the policies of other papers have in common: checked arguments, the rule for ties, named failures."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from mlogb_core._validation import (
 from mlogb_core.choice import TIE_TOLERANCE, choose
 
 
-class Rival(Owned, ABC):
-    r"""A policy that scores every action and plays the best; subclasses implement `_scores` and `_learn`.
+class ScoringPolicy(Owned, ABC):
+    """A policy that scores every action and plays the best; subclasses implement `_scores` and `_learn`.
 
     Parameters
     ----------
@@ -33,14 +33,6 @@ class Rival(Owned, ABC):
         d >= 1.
     rewards : (K,) array
         Rewards >= 0 of the outcomes 1..K; that of outcome 0 is 0.
-    norm_bound : float
-        S > 0, the bound of the norm of the true parameter.
-    confidence : float
-        :math:`\delta \in (0, 1)`, the probability that the confidence set fails.
-    scale : float
-        Factor >= 0 of the width :math:`\sqrt{\beta_t}`; 1 is the theory.
-    feature_bound : float
-        D > 0, the bound of the norm of the actions.
     tie_tolerance : float
         Relative tolerance of `choose`.
 
@@ -62,31 +54,17 @@ class Rival(Owned, ABC):
     #: Whether the method is for two outcomes (K = 1) alone.
     binary: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        n_features: int,
-        rewards: ArrayLike,
-        *,
-        norm_bound: float,
-        confidence: float,
-        scale: float = 1.0,
-        feature_bound: float = 1.0,
-        tie_tolerance: float = TIE_TOLERANCE,
-    ) -> None:
+    def __init__(self, n_features: int, rewards: ArrayLike, *, tie_tolerance: float = TIE_TOLERANCE) -> None:
         self.n_features = as_integer("n_features", n_features, minimum=1)
         self.rewards = binary_rewards(type(self).__name__, rewards) if self.binary else as_rewards(rewards)
         self.n_outcomes = self.rewards.size
-        self.norm_bound = as_positive("norm_bound", norm_bound)
-        self.confidence = as_probability("confidence", confidence)
-        self.scale = as_non_negative("scale", scale)
-        self.feature_bound = as_positive("feature_bound", feature_bound)
         self.tie_tolerance = as_non_negative("tie_tolerance", tie_tolerance)
         self.rounds = 0
         self.margin = np.inf
 
     @np.errstate(over="ignore", under="ignore", invalid="ignore")
     def scores(self, actions: ArrayLike) -> Array:
-        """The scores of all the actions, (n,): in reward units, or in logits where a method is for K = 1 alone.
+        """The scores of all the actions, (n,): in reward units, or in logits for a `binary` method.
 
         Raises
         ------
@@ -144,6 +122,46 @@ class Rival(Owned, ABC):
     def _named(self, error: Exception) -> ArithmeticError:
         """The arithmetic failure that ended a round, with the round's number."""
         return ArithmeticError(f"round {self.rounds + 1}: {error}")
+
+
+class Rival(ScoringPolicy):
+    r"""A policy that scores every action by means of a confidence set.
+
+    Parameters
+    ----------
+    n_features, rewards, tie_tolerance
+        As in `ScoringPolicy`, which also says what a subclass implements.
+    norm_bound : float
+        S > 0, the bound of the norm of the true parameter.
+    confidence : float
+        :math:`\delta \in (0, 1)`, the probability that the confidence set fails.
+    scale : float
+        Factor >= 0 of the width :math:`\sqrt{\beta_t}`; 1 is the theory.
+    feature_bound : float
+        D > 0, the bound of the norm of the actions.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range; the message names it.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        rewards: ArrayLike,
+        *,
+        norm_bound: float,
+        confidence: float,
+        scale: float = 1.0,
+        feature_bound: float = 1.0,
+        tie_tolerance: float = TIE_TOLERANCE,
+    ) -> None:
+        super().__init__(n_features, rewards, tie_tolerance=tie_tolerance)
+        self.norm_bound = as_positive("norm_bound", norm_bound)
+        self.confidence = as_probability("confidence", confidence)
+        self.scale = as_non_negative("scale", scale)
+        self.feature_bound = as_positive("feature_bound", feature_bound)
 
 
 class Unsaved:
