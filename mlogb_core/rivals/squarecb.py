@@ -25,9 +25,9 @@ class SquareCB(RandomizedPolicy):
     Foster and Rakhlin (2020), "Beyond UCB: optimal and efficient contextual bandits with regression
     oracles", have :math:`\gamma = \sqrt{AT/\mathrm{Reg}(T)}` up to a constant, with the regret of the
     regression over all T rounds. Here T is the round itself and the regret is Kd, its order without the
-    logarithm, for which no guarantee is known; `scale` is what is tuned. Their oracle minimises squared errors
-    of the rewards, here the estimate is that of the outcomes' likelihood. The gaps are those of rewards also
-    for K = 1.
+    logarithm, for which no guarantee is known; `scale` is what is tuned. Their oracle minimises squared
+    errors of the rewards, here the estimate is that of the outcomes' likelihood. The gaps are those of
+    rewards also for K = 1.
     """
 
     def _distribution(self, gaps: Array, best: int) -> Array:
