@@ -120,6 +120,7 @@ def test_methods_for_two_outcomes_refuse_more(kind):
         ("rng", 3, r"rng must be a numpy\.random\.Generator, got 3"),
         ("exploration", 0.0, "exploration must be positive, got 0"),
         ("deviations", (1.0, -1.0), "deviations must be at least 0, got -1"),
+        ("deviations", 3.0, "deviations must be two numbers, got 3"),
         ("tie_tolerance", -1.0, "tie_tolerance must be at least 0"),
     ],
 )
@@ -127,6 +128,13 @@ def test_bad_arguments_are_named(name, argument, value, message):
     """An argument that a rival does not have is refused by Python itself."""
     with pytest.raises((ValueError, TypeError), match=f"{message}|(unexpected|multiple).* '{argument}'"):
         ALL[name](**{argument: value})
+
+
+def test_a_bound_whose_exponential_overflows_is_refused():
+    with pytest.raises(
+        ValueError, match="norm_bound times feature_bound must be at most 700 in OL2M, got 800"
+    ):
+        ALL["ol2m"](norm_bound=400.0, feature_bound=2.0)
 
 
 @pytest.mark.parametrize("name", ALL)
