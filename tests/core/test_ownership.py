@@ -141,6 +141,7 @@ def test_a_copy_goes_on_as_the_original_and_neither_disturbs_the_other(way, trac
         assert_same_end(played(policy), ends[name])
 
 
+@pytest.mark.slow
 def test_a_trained_policy_in_workers_of_joblib_which_map_its_arrays(tmp_path):
     names, sent = zip(*policies().items(), strict=True)
     back = joblib.Parallel(n_jobs=2, max_nbytes=1, temp_folder=tmp_path)(
