@@ -43,11 +43,12 @@ lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint  ## lint, types, unit, property and doc tests, the derivations, a smoke batch (some five minutes)
+test: lint  ## lint, types, unit, property and doc tests, derivations, a smoke batch (some five minutes)
 	$(PYTEST) --nbval -m "not slow and not very_slow and not browser"
 
-test-all: test  ## what CI runs: `make test`, then all that is slow or needs a browser, then every BLAS kernel
+test-all: test  ## what CI runs: `make test`, then all that is slow or needs a browser, more random cases, every BLAS kernel
 	$(PYTEST) --nbval -m "slow or browser"
+	HYPOTHESIS_PROFILE=more $(BIN)/python -m pytest -m "hypothesis and not slow and not very_slow" tests
 	$(PYTEST) --nbval papermill_runs/*/paper-*
 	$(BIN)/python tests/kernels.py
 

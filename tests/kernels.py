@@ -56,7 +56,7 @@ PROBE = (
 def environment(kernel: str) -> dict[str, str]:
     """The environment that asks for a kernel, with one thread."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    return os.environ | threads | {"OPENBLAS_CORETYPE": kernel}
+    return {"HYPOTHESIS_PROFILE": "more"} | os.environ | threads | {"OPENBLAS_CORETYPE": kernel}
 
 
 def processor_flags() -> set[str]:

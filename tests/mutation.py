@@ -169,7 +169,7 @@ def _ask(copy: Path, markers: str, none_is_fine: bool = False) -> Outcome:
 
 def _environment(copy: Path) -> dict[str, str]:
     own = {"PYTHONPATH": str(copy), "MLOGB_ROOT": str(copy), "HYPOTHESIS_STORAGE_DIRECTORY": str(copy)}
-    return os.environ | own
+    return {"HYPOTHESIS_PROFILE": "more"} | os.environ | own
 
 
 def table(results: list[tuple[Mutant, Outcome]]) -> str:

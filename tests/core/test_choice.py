@@ -60,6 +60,7 @@ def test_bounds_and_scores_must_be_finite(bad):
         choose_pruned(np.zeros(3), np.ones(3), lambda index: np.full(len(index), bad))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("K", [1, 3])
 @pytest.mark.parametrize(
     "kind", ["eofd", "robust_eofd", "oful", "first_order", "budgeted_eofd", "growing_ridge", "diagonal"]

@@ -264,7 +264,7 @@ def test_inverse_blocks_and_spectrum_match_the_dense_matrix(name, case):
 @example("sketch", Case(2, 5, 12, 1.0, "random", 0), 1.0, 0.3)
 @example("sketch", Case(2, 5, 4, 1.0, "with_zeros", 0), 1.0, 0.3)
 @example("none", Case(3, 5, 4, 1e-2, "random", 3), 50.0, 0.3)
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 def test_newton_step_matches_a_dense_computation(name, case, step_size, S):
     pairs = stream(case, rounds=12)
     curvature = feed(build(name, case), pairs[:10])

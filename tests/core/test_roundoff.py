@@ -88,21 +88,22 @@ CONSTANTS = {
 }
 
 
+@pytest.mark.each_value
+@pytest.mark.parametrize("kind", ["axes", "low_rank", "mixed_scale", "random"])
 @pytest.mark.parametrize("compiled", FORMS)
 @pytest.mark.parametrize("name", CONSTANTS)
-def test_where_a_threshold_lies_does_not_matter(name, compiled, monkeypatch):
+def test_where_a_threshold_lies_does_not_matter(name, compiled, kind, monkeypatch):
     """The iterates are the same with each threshold far below and far above its value."""
     module, *values = CONSTANTS[name]
     for K, d, m, buffer in [(1, 9, 4, 1), (3, 6, 8, 3), (2, 4, 8, 1)]:
-        for kind in ("axes", "low_rank", "mixed_scale", "random"):
-            policies = []
-            for value in values:
-                policy, rng = make(K, d, m, buffer=buffer, compiled=compiled), np.random.default_rng(0)
-                monkeypatch.setattr(module, name, value)
-                for x in action_stream(kind, 80, d, seed=3):
-                    policy.update(x, int(rng.integers(K + 1)))
-                policies.append(policy)
-            np.testing.assert_allclose(*(p.parameter for p in policies), rtol=0, atol=1e-10)
+        policies = []
+        for value in values:
+            policy, rng = make(K, d, m, buffer=buffer, compiled=compiled), np.random.default_rng(0)
+            monkeypatch.setattr(module, name, value)
+            for x in action_stream(kind, 80, d, seed=3):
+                policy.update(x, int(rng.integers(K + 1)))
+            policies.append(policy)
+        np.testing.assert_allclose(*(p.parameter for p in policies), rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("compiled", FORMS)

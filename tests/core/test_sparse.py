@@ -99,6 +99,7 @@ def play_both(make, rows, n_rounds, period=40, d=D, seed=1):
     return sparse, dense, error
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize(("K", "m"), [(1, 8), (3, 3)])
 @pytest.mark.parametrize("stream", STREAMS)
@@ -224,6 +225,7 @@ def saved(policy):
     return SparsePolicy.from_state(np.load(file))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("selected", [False, True])
 @pytest.mark.parametrize("again", [saved, copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])

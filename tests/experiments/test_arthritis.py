@@ -71,6 +71,7 @@ def test_the_notebook_has_at_most_fifty_lines_of_code():
     assert max(map(len, lines)) <= 130
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_with_drawn_patients(monkeypatch, capsys):
     """Whatever is installed here: what CI has, which is without the data."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

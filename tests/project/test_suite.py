@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -45,12 +46,13 @@ def test_very_slow(): pass
 """)
     (tmp_path / "notebooks" / "experiments").mkdir(parents=True)
     (tmp_path / "notebooks" / "experiments" / "test_b.py").write_text("def test_experiment(): pass\n")
+    (tmp_path / "notebooks" / "18_price_of_dimension.py").write_text("def test_derivation(): pass\n")
     expressions = re.findall(r'\$\(PYTEST\).* -m (?:"([^"]+)"|(\w+))$', MAKEFILE, re.MULTILINE)
     parts = []
     for expression in map("".join, expressions):
         options = ("--collect-only", "-q", "-p", "no:cacheprovider", "-m", expression)
         listed = subprocess.run(
-            [sys.executable, "-m", "pytest", *options],
+            [sys.executable, "-m", "pytest", *options, "-o", "python_files=test_*.py 18_*.py"],
             cwd=tmp_path, capture_output=True, text=True, check=True,
             env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""},
         ).stdout  # fmt: skip
@@ -65,11 +67,22 @@ def test_very_slow(): pass
             "test_kinds[q-1]",
             "test_browser",
             "test_costly",
+            "test_derivation",
             "test_experiment",
             "test_slow",
         },
         {"test_very_slow"},
     ]
+
+
+def test_slow_derivations_are_notebooks_and_few():
+    spec = importlib.util.spec_from_file_location("settings_of_the_suite", ROOT / "conftest.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert len(module.SLOW_DERIVATIONS) <= 3
+    assert {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} >= module.SLOW_DERIVATIONS
+    contributing = (ROOT / "CONTRIBUTING.md").read_text()
+    assert all(f"notebooks/{name}.md" in contributing for name in module.SLOW_DERIVATIONS)
 
 
 def test_targets_that_the_pages_name_are_there():

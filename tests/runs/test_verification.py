@@ -68,6 +68,7 @@ def without_kernel(monkeypatch):
     leave_out(monkeypatch, "replay_faults", "trial_faults")
 
 
+@pytest.mark.slow
 def test_a_run_is_drawn_again_from_its_tables(run, monkeypatch):
     """Outputs and figures are new. The tables, and the code that computed them, are those of the run."""
     tables = {name: (run.path / name).read_bytes() for name in ("results.parquet", "final.parquet")}

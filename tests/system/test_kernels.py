@@ -16,6 +16,9 @@ from compendium.experiments.study import save
 from compendium.runs import run as runs
 from compendium.system import kernels, paths, provenance
 
+#: Its two runs start a kernel each.
+SLOW_FIXTURES = ("both",)
+
 #: Settings on which the tables, printed numbers, warnings and figures of a notebook can depend.
 HOSTILE_PYTHON = """
 import numpy, pandas, warnings
@@ -83,6 +86,20 @@ def both(tmp_path_factory):
                 be_hostile(patch, tmp_path_factory.mktemp("settings"), text.parent)
             made.append(runs.execute("tiny", "smoke"))
     return made
+
+
+def test_no_variable_of_a_user_is_handed_to_a_kernel(monkeypatch, tmp_path):
+    before = set(os.environ)
+    be_hostile(monkeypatch, tmp_path / "settings", tmp_path / "notebooks")
+    made = set(os.environ) - before
+    handed = kernels.variables_of_kernels()
+    own = {"HOME", "PYTHONPATH", "IPYTHONDIR", "JUPYTER_PATH", "JUPYTER_CONFIG_DIR", "TZ", "OMP_NUM_THREADS"}
+    assert made & set(handed) <= own
+    assert (handed["TZ"], handed["OMP_NUM_THREADS"]) == ("UTC", "1")
+    folders = [handed[name] for name in ("IPYTHONDIR", "JUPYTER_PATH", "JUPYTER_CONFIG_DIR", "MPLCONFIGDIR")]
+    assert [folder for folder in folders if Path(folder).is_relative_to(tmp_path)] == []
+    first = Path(handed["PYTHONPATH"].partition(os.pathsep)[0])
+    assert (first / "sitecustomize.py").read_text() == ""
 
 
 def test_no_setting_of_a_user_changes_a_run(both):
