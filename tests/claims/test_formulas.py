@@ -74,6 +74,10 @@ LONG = (
             r"$-aaaaaaaaaaaaaaaaaa$ $\ge -bbbbbbbbbbbbbbbbbbbbbbbbb$",
         ),
         (
+            r"$x \min\lbrace(aaaaaaa + bbbbbbbb)^2, -(ccccccc + ddddddd)/e\rbrace$",
+            r"$x \min\lbrace(aaaaaaa + bbbbbbbb)^2,$ $-(ccccccc + ddddddd)/e\rbrace$",
+        ),
+        (
             f"${LONG}$",
             r"$w$ $= \bigl(\frac\lambda{\lambda+\nu}I$ ${}+ \frac\nu{\lambda+\nu}V\Lambda((\lambda + \nu)I$ "
             r"${}+ \Lambda)^{-1}V^\top\bigr)w'$",
