@@ -147,6 +147,7 @@ def test_what_decides_nothing_is_not_in_the_address(monkeypatch):
     for parameters in ({}, {"eofd": {}}, {"eofd": {"buffer": 1}, "random": {}}):
         assert make_spec({"parameters": parameters}).key == key
     assert make_spec({"coverage": False}).key == key
+    assert not {"parameters", "coverage"} & set(make_spec().model_dump()["setting"])
     assert make_spec(problem={"n_actions": (10, 30)}).key == key
     spec = make_spec()
     assert TrialSpec.model_validate_json(spec.model_dump_json()).key == key
