@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from compendium.experiments.coverage import true_parameter
 from compendium.experiments.execution import Orders
+from compendium.experiments.region import true_parameter
 from compendium.experiments.setting import Setting
 from mlogb_core.policies import NewtonPolicy
 from mlogb_core.simulation import Round, run_trial, trial_streams

@@ -10,20 +10,16 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from compendium.experiments.execution import Orders
-from compendium.experiments.problems import Synthetic
+from compendium.experiments.region import Region, squared_distance, true_parameter
 from compendium.experiments.setting import Setting
 from compendium.theory.mixture import ville_radius_terms
 from compendium.theory.usable_radius import mix_loss_radius_terms
-from mlogb_core.curvature import LowRankCurvature
-from mlogb_core.environments import Environment, SyntheticInstance
+from mlogb_core.environments import Environment
 from mlogb_core.link import jacobian, outcome_probabilities
 from mlogb_core.observed import PlayedRound
 from mlogb_core.policies import OptimisticPolicy
 from mlogb_core.radius import LogDetRadius, ObservedRadius, Progress, Radius, TheoremRadius
-from mlogb_core.simulation import Round, Streams, run_trial, trial_streams
-
-#: Up to this many parameters the dense matrix is as fast as its parts.
-_SMALL = 50
+from mlogb_core.simulation import Streams, run_trial, trial_streams
 
 
 def distances(
@@ -53,6 +49,11 @@ def distances(
     ------
     ValueError
         If the problem is not synthetic.
+
+    Notes
+    -----
+    The games are played again whenever a notebook is executed. Where there are many of them, a study of
+    settings with `coverage` plays the same games and stores them.
     """
     true_parameter(setting, seed, experiment, 0)  # raises the error before anything is played
     # Trials in blocks, so that a worker is sent few and long pieces of work.
@@ -76,14 +77,11 @@ def _row(
 ) -> dict[str, float]:
     """Play one trial and return its row of the table."""
     environment, streams, policy, truth = _opening(setting, seed, experiment, trial, name)
-    ratios = [_ratio(policy, truth)]
-
-    def observe(_: Round) -> None:
-        ratios.append(_ratio(policy, truth))
-
-    played = run_trial(environment, {name: policy}, n_rounds, streams, observe)
+    region = Region({name: policy}, truth)
+    played = run_trial(environment, {name: policy}, n_rounds, streams, lambda _: region.look())
+    largest, last = region.shares(name).values()
     regret = float(np.cumsum(played.regret)[-1])
-    return {"trial": trial, "largest": max(ratios), "last": ratios[-1], "regret": regret}
+    return {"trial": trial, "largest": largest, "last": last, "regret": regret}
 
 
 def radius_terms(
@@ -144,7 +142,7 @@ def radius_terms(
         {"radius": list(data), "ridge": ridge, "confidence": certainty, "data": data.values()}
     )
     table["beta"] = table["ridge"] + table["confidence"] + table["data"]
-    return table.assign(distance=_squared_distance(player, truth))
+    return table.assign(distance=squared_distance(player, truth))
 
 
 class _Watched:
@@ -178,19 +176,6 @@ class _Watched:
         return float(own(played)) if own else 0.0
 
 
-def true_parameter(setting: Setting, seed: int, experiment: str, trial: int) -> np.ndarray:
-    """Return the true parameter of a trial; raise a ValueError if the problem of the setting has none."""
-    if not isinstance(setting.problem, Synthetic):
-        raise ValueError(
-            f"the true parameter must be known, so the problem synthetic, got {setting.problem!r} in "
-            f"{setting.name!r}"
-        )
-    # A second copy of the instance's stream gives the same instance as `run_trial` draws.
-    instance = setting.problem.environment().instance(trial_streams(seed, experiment, trial).instance)
-    assert isinstance(instance, SyntheticInstance)
-    return instance.parameter
-
-
 def _opening(
     setting: Setting, seed: int, experiment: str, trial: int, name: str
 ) -> tuple[Environment, Streams, OptimisticPolicy, np.ndarray]:
@@ -200,15 +185,3 @@ def _opening(
     policy = setting.policy(name, environment, streams.policy)
     assert isinstance(policy, OptimisticPolicy)
     return environment, streams, policy, truth
-
-
-def _ratio(policy: OptimisticPolicy, truth: np.ndarray) -> float:
-    return _squared_distance(policy, truth) / policy.beta if policy.beta > 0.0 else np.inf
-
-
-def _squared_distance(policy: OptimisticPolicy, truth: np.ndarray) -> float:
-    error, curvature = (policy.parameter - truth).reshape(-1), policy.curvature
-    if isinstance(curvature, LowRankCurvature) and error.size > _SMALL:
-        inside = curvature.basis @ error
-        return float(curvature.ridge * (error @ error) + inside @ curvature.core @ inside)
-    return float(error @ curvature.dense() @ error)

@@ -8,7 +8,7 @@ is made, and builds the library's policies from the registry.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from pydantic import (
@@ -20,6 +20,7 @@ from pydantic import (
     ValidationInfo,
     field_validator,
     model_serializer,
+    model_validator,
 )
 
 from compendium.experiments.policies import COMPARISON, POLICIES, own_parameters
@@ -49,6 +50,9 @@ class Setting(BaseModel):
         `COMPARISON`.
     parameters : dict of dict, optional
         Parameters that one policy alone has, by its name: ``{"eofd": {"buffer": 3}}``.
+    coverage : bool
+        Whether a trial takes in every round how far the truth is from the estimate of each optimistic policy
+        (see `compendium.experiments.region`), which needs a synthetic problem. By default it does not.
     """
 
     # A setting is validated again wherever another model takes it, because variants of a setting are made by
@@ -64,6 +68,7 @@ class Setting(BaseModel):
     radius: dict[str, Any]
     policies: tuple[str, ...] = COMPARISON
     parameters: dict[str, dict[str, Any]] = {}
+    coverage: bool = False
 
     @field_validator("radius")
     @classmethod
@@ -103,16 +108,23 @@ class Setting(BaseModel):
         own = {name: own_parameters(name, given) for name, given in value.items()}
         return {name: changed for name, changed in own.items() if changed}
 
+    @model_validator(mode="after")
+    def _truth_is_known(self) -> Self:
+        if self.coverage and self.problem.kind != "synthetic":
+            raise ValueError(f"coverage must be false unless the problem is synthetic, got {self.problem!r}")
+        return self
+
     @model_serializer(mode="wrap")
-    def _without_empty_parameters(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave `parameters` out where it is empty.
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave `parameters` out where it is empty, and `coverage` where it is false.
 
         Such a setting has the description, and its trials have the addresses, that they had before settings
-        could have own parameters.
+        had these fields.
         """
         described: dict[str, Any] = handler(self)
-        if not described.get("parameters"):
-            described.pop("parameters", None)
+        for name in ("parameters", "coverage"):
+            if not described.get(name):
+                described.pop(name, None)
         return described
 
     def policy(

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, field_v
 
 from compendium.experiments import trials
 from compendium.experiments.execution import Orders, obtain
+from compendium.experiments.region import SHARES
 from compendium.experiments.setting import Setting
 from compendium.experiments.trials import TrialSpec
 from compendium.system import paths, provenance
@@ -136,7 +137,8 @@ class Results:
     timings : pandas.DataFrame
         Wall time per round in milliseconds, one row per (setting, policy, trial); see `_timings`.
     final : pandas.DataFrame
-        One row per (setting, trial, policy with a curvature): its `NewtonPolicy.summary` at the end.
+        One row per (setting, trial, policy with a curvature): its `NewtonPolicy.summary` at the end. If a
+        setting follows the coverage, also `largest_share` and `last_share` of `region.Region`.
     margins : list of dict
         The smallest decision margin of each policy under each setting.
     data : list of dict
@@ -310,6 +312,8 @@ def replay(study: Study, folder: Path) -> Results:
     keys, sums = _COLUMNS_OF_BLOCKS[:4], _COLUMNS_OF_BLOCKS[4:]
     rounds = rounds[_COLUMNS_OF_BLOCKS] if study.block > 1 else rounds[[*keys, *_WHOLE, *sums]].astype(_WHOLE)
     final = table("final", categorical=False)
+    if not any(setting.coverage for setting in study.settings):  # the columns are of another study
+        final = final.drop(columns=list(SHARES), errors="ignore")
     if final.empty:
         final = pd.DataFrame([], columns=final.columns)
     margins, data = records[0]["smallest_margin"], records[0]["data"]
@@ -388,7 +392,8 @@ def final_states(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> 
         if policy in frame.attrs["final"]
     ]
     columns = ["setting", "trial", "policy", "shrinkage", "largest_eigenvalue", "parameter_norm"]
-    return pd.DataFrame(rows, columns=[*columns, "smallest_margin"])
+    shares = SHARES if any(spec.setting.coverage for spec in specs) else ()
+    return pd.DataFrame(rows, columns=[*columns, "smallest_margin", *shares])
 
 
 def combine(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 from threadpoolctl import threadpool_limits
 
+from compendium.experiments.region import Region, true_parameter
 from compendium.experiments.setting import Setting
 from compendium.system import paths
 from compendium.system.provenance import code_digest, computed_on
@@ -80,21 +81,31 @@ class TrialSpec(BaseModel):
         -------
         DataFrame
             One row per round and policy. Its `attrs` has three entries: ``final``, the summary of each policy
-            with a curvature after the last round; ``computed_on``, libraries and machine of this process; and
-            ``seconds``, how long the trial took.
+            with a curvature after the last round, with the shares of its radius if the setting follows the
+            coverage; ``computed_on``, libraries and machine of this process; and ``seconds``, how long the
+            trial took.
         """
         started = perf_counter()
+        region: Region | None = None
 
         def observer(played: Round) -> None:
+            if region is not None:
+                region.look()
             if on_round is not None:
                 on_round(played.number)
+
+        def final_state(name: str, policy: NewtonPolicy) -> dict[str, float]:
+            return policy.summary() | (region.shares(name) if region else {})
 
         streams = trial_streams(self.seed, self.experiment, self.trial)
         with threadpool_limits(limits=1):
             environment = self.setting.problem.environment()
             policies = self.setting.build(environment, streams.policy)
+            if self.setting.coverage:
+                truth = true_parameter(self.setting, self.seed, self.experiment, self.trial)
+                region = Region(policies, truth)
             trial = run_trial(environment, policies, self.n_rounds, streams, observer)
-            final = {n: p.summary() for n, p in policies.items() if isinstance(p, NewtonPolicy)}
+            final = {n: final_state(n, p) for n, p in policies.items() if isinstance(p, NewtonPolicy)}
         frame = _tidy(trial)
         frame.attrs |= {"final": final, "computed_on": computed_on(), "seconds": perf_counter() - started}
         return frame
@@ -173,9 +184,8 @@ def check_writable(folder: Path) -> None:
 @lru_cache(maxsize=1)
 def library_digest() -> str:
     """Digest of the sources that decide a trial's numbers: `mlogb_core`, and what builds its objects."""
-    return code_digest(
-        ["experiments/problems", *(f"experiments/{name}.py" for name in ("policies", "setting", "trials"))]
-    )
+    modules = (f"experiments/{name}.py" for name in ("policies", "region", "setting", "trials"))
+    return code_digest(["experiments/problems", *modules])
 
 
 def _content(frame: pd.DataFrame) -> str:

@@ -20,6 +20,7 @@ import threading
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -356,13 +357,16 @@ def _places() -> dict[str, str]:
     }
 
 
+@lru_cache
 def _version(package: str) -> str | None:
+    """Return the version of a package; it is read once, since every trial is stored with it."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
 
 
+@lru_cache
 def _cpu_model() -> str:
     """Return the name of the processor, or the kind of machine if the system does not say it."""
     try:

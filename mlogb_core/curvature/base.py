@@ -256,6 +256,11 @@ class Curvature(Owned, ABC, Generic[Frame]):
     def spectrum(self) -> Array:
         r"""Eigenvalues of Z minus the ridge, decreasing, without the zeros that exceed the rank."""
 
+    def largest_eigenvalue(self) -> float:
+        """The first value of `spectrum`, or 0 if it is empty."""
+        spectrum = self.spectrum()
+        return float(spectrum[0]) if spectrum.size else 0.0
+
     @abstractmethod
     def dense(self) -> Array:
         """Z as a (Kd, Kd) matrix, for checks and small problems."""

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.blas import dsymv, dsyrk
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from mlogb_core._linalg import length
 from mlogb_core._validation import Array, as_matrix, take
@@ -21,6 +23,8 @@ from mlogb_core.projection import project_by_lanczos
 # Up to this many vectors are multiplied one at a time, reading one triangle, which is faster than all at
 # once.
 _FEW = 4
+# Up to this many parameters all eigenvalues take a fraction of a second.
+_ALL = 1000
 
 
 class DenseFrame(NamedTuple):
@@ -182,6 +186,31 @@ class DenseCurvature(Curvature[DenseFrame]):
         r"""Eigenvalues of :math:`H - \lambda I`, decreasing, (Kd,)."""
         values = np.linalg.eigvalsh(self._symmetric())
         return np.asarray(np.maximum(1.0 / values - self.regularization, 0.0))
+
+    @np.errstate(under="ignore")
+    def largest_eigenvalue(self) -> float:
+        r"""The largest eigenvalue of :math:`H - \lambda I`, by Lanczos' method if H is large.
+
+        Notes
+        -----
+        Lanczos' method multiplies by H, which is done by solving with a Cholesky factor of
+        :math:`H^{-1}`. The factor takes a quarter of the arithmetic of all eigenvalues, and takes it in
+        products of matrices. In :math:`H^{-1}` itself the wanted eigenvalue is the smallest, where the others
+        lie close together, so that the method would converge slowly.
+        """
+        size = self.rank_bound
+        if size <= _ALL:
+            return super().largest_eigenvalue()
+        try:
+            factor = cho_factor(self.inverse, lower=True, check_finite=False)
+            hessian = LinearOperator(
+                (size, size), lambda v: cho_solve(factor, v, check_finite=False), dtype=float
+            )
+            start = np.random.default_rng(0).standard_normal(size)  # always the same, as is the result
+            (value,) = eigsh(hessian, k=1, which="LA", v0=start, return_eigenvectors=False)
+        except (LinAlgError, ArpackNoConvergence):
+            return super().largest_eigenvalue()
+        return max(float(value) - self.regularization, 0.0)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that `from_state` needs, as arrays and numbers."""

@@ -197,10 +197,9 @@ class NewtonPolicy(Owned, ABC):
             :math:`\lambda`; `parameter_norm` :math:`\|W\|_F`, to be compared with S; and
             `smallest_margin`.
         """
-        spectrum = self.curvature.spectrum()
         return {
             "shrinkage": self.curvature.shrinkage,
-            "largest_eigenvalue": float(spectrum[0]) if spectrum.size else 0.0,
+            "largest_eigenvalue": self.curvature.largest_eigenvalue(),
             "parameter_norm": float(np.linalg.norm(self.parameter)),
             "smallest_margin": self.smallest_margin,
         }

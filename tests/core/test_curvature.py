@@ -19,6 +19,7 @@ from helpers import (
 )
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy.sparse.linalg import ArpackNoConvergence
 
 from mlogb_core import _linalg
 from mlogb_core.curvature import (
@@ -257,6 +258,31 @@ def test_inverse_blocks_and_spectrum_match_the_dense_matrix(name, case):
     lost = condition if name == "dense" else 1.0  # The full matrix is stored as its inverse.
     np.testing.assert_allclose(padded, values, rtol=0, atol=50 * EPS * size_of(Z) * lost)
     np.testing.assert_array_equal(blocks, curvature.inverse_blocks(actions, curvature.images(actions)))
+
+
+@given(cases(), st.sampled_from([0, 1, 15]))
+@settings(max_examples=40)
+def test_the_largest_eigenvalue_of_a_large_dense_matrix_is_that_of_its_spectrum(case, rounds):
+    curvature = feed(build("dense", case), stream(case, rounds=15)[:rounds])
+    expected, size = curvature.largest_eigenvalue(), size_of(curvature.dense())
+    assert expected == curvature.spectrum()[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mlogb_core.curvature.dense._ALL", 1)  # a matrix of one entry is never large
+        if case.K * case.d > 1:
+            patch.setattr(DenseCurvature, "spectrum", lambda _: pytest.fail("all eigenvalues are taken"))
+        found = curvature.largest_eigenvalue()
+    assert found == pytest.approx(expected, rel=0, abs=50 * EPS * size * size / case.lam)
+
+
+def test_all_eigenvalues_are_taken_where_lanczos_method_does_not_converge(monkeypatch):
+    def fail(*_, **__):
+        raise ArpackNoConvergence("no convergence", np.empty(0), np.empty((0, 0)))
+
+    case = Case(2, 5, 3, 1.0, "random", 0)
+    curvature = feed(build("dense", case), stream(case, rounds=15))
+    monkeypatch.setattr("mlogb_core.curvature.dense._ALL", 1)
+    monkeypatch.setattr("mlogb_core.curvature.dense.eigsh", fail)
+    assert curvature.largest_eigenvalue() == curvature.spectrum()[0] > 0.0
 
 
 @given(kinds, cases(), st.sampled_from([1e-2, 1.0, 50.0]), st.sampled_from([1e-3, 0.3, 2.0, 1e3]))

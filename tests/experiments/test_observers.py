@@ -11,8 +11,10 @@ import pytest
 from compendium.experiments.convergence import movements
 from compendium.experiments.coverage import distances, radius_terms
 from compendium.experiments.problems import Digits, Synthetic
+from compendium.experiments.region import SHARES, Region
 from compendium.experiments.setting import Setting
 from compendium.experiments.spectra import track_curvature, track_sketch
+from compendium.experiments.trials import TrialSpec
 from compendium.theory.sketch import tail_bound
 from mlogb_core.link import jacobian, outcome_probabilities
 from mlogb_core.radius import TheoremRadius
@@ -60,6 +62,36 @@ def test_with_a_radius_of_zero_the_distance_is_infinite():
     assert np.isinf(distances(zero, 3, 1, seed=3, experiment="observed")["largest"]).all()
 
 
+def test_a_trial_that_follows_the_coverage_stores_the_distances_of_its_optimistic_policies():
+    names = ("random", "eofd", "thompson", "oful")
+    followed = SETTING.model_copy(update={"coverage": True, "policies": names})
+    expected = {
+        name: distances(SETTING, 30, 2, seed=3, experiment="observed", policy=name)
+        for name in ("eofd", "oful")
+    }
+    for trial in range(2):
+        spec = TrialSpec(experiment="observed", setting=followed, n_rounds=30, seed=3, trial=trial)
+        final = spec.compute().attrs["final"]
+        for name, table in expected.items():
+            assert [final[name][share] for share in SHARES] == list(table.loc[trial, ["largest", "last"]])
+        assert set(final) == {"eofd", "thompson", "oful"}
+        assert not set(SHARES) & set(final["thompson"])
+    plain = spec.model_copy(update={"setting": followed.model_copy(update={"coverage": False})}).compute()
+    assert plain.attrs["final"] == {
+        name: {key: value for key, value in state.items() if key not in SHARES}
+        for name, state in final.items()
+    }
+
+
+def test_a_region_needs_an_optimistic_policy():
+    environment, streams = SETTING.problem.environment(), trial_streams(3, "observed", 0)
+    policies = {name: SETTING.policy(name, environment, streams.policy) for name in ("random", "thompson")}
+    with pytest.raises(
+        ValueError, match=r"must have an optimistic one to be followed, got \('random', 'thompson'\)"
+    ):
+        Region(policies, np.zeros((2, 5)))
+
+
 def test_distances_need_a_known_parameter():
     with pytest.raises(ValueError, match="so the problem synthetic, got Digits"):
         distances(SETTING.model_copy(update={"problem": Digits()}), 3, 1, seed=3, experiment="observed")
@@ -89,7 +121,7 @@ def test_radius_terms_are_those_of_a_policy_that_plays_by_each_radius():
 
 def test_a_large_matrix_is_measured_by_its_parts(monkeypatch):
     dense = distances(SETTING, 20, 2, seed=3, experiment="observed")
-    monkeypatch.setattr("compendium.experiments.coverage._SMALL", 1)
+    monkeypatch.setattr("compendium.experiments.region._SMALL", 1)
     parts = distances(SETTING, 20, 2, seed=3, experiment="observed")
     pd.testing.assert_frame_equal(parts, dense, rtol=1e-10)
 

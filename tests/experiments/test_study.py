@@ -509,6 +509,23 @@ def test_a_finished_run_of_a_study_without_curvatures(results, tmp_path):
     assert_same_tables(replay(lone.study, both), lone)
 
 
+def test_a_finished_run_of_studies_with_and_without_coverage(results, tmp_path):
+    """Only the states of a study that follows the coverage have the shares of the radius."""
+    setting = FIRST.model_copy(update={"name": "followed", "coverage": True, "policies": ("eofd", "random")})
+    followed = STUDY.model_copy(update={"settings": (setting,), "n_trials": 2}).run(
+        folder=tmp_path / "trials"
+    )
+    assert (followed.final["largest_share"] >= followed.final["last_share"]).all()
+    assert set(followed.final) - set(results.final) == {"largest_share", "last_share"}
+    for place, both in enumerate([(results, followed), (followed, results)]):
+        folder = finished(tmp_path / f"run{place}", *both)
+        read = [replay(one.study, folder) for one in both]
+        for one, computed in zip(read, both, strict=True):
+            assert_same_tables(one, computed)
+        save(tmp_path, *read, best="first")
+        assert (tmp_path / "final.parquet").read_bytes() == (folder / "final.parquet").read_bytes()
+
+
 def test_a_finished_run_of_other_parameters(results, tmp_path, monkeypatch):
     monkeypatch.chdir(finished(tmp_path / "run", results))
     for change in ({"seed": 12}, {"n_rounds": 31}, {"block": 2}, {"settings": (FIRST,)}):

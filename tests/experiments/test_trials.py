@@ -92,6 +92,7 @@ DECISIVE = [
     {"setting": {"parameters": {"eofd": {"buffer": 2}}}},
     {"setting": {"parameters": {"eofd": {"buffer": 3}}}},
     {"setting": {"parameters": {"greedy": {"buffer": 3}}}},
+    {"setting": {"coverage": True}},
     {"problem": {"dimension": 7}},
     {"problem": {"rewards": (0.5, 0.9)}},
     {"problem": {"rewards": (1.0, 0.5)}},
@@ -142,6 +143,8 @@ def test_what_decides_nothing_is_not_in_the_address(monkeypatch):
     assert make_spec({"policies": list(COMPARISON)}).key == key
     for parameters in ({}, {"eofd": {}}, {"eofd": {"buffer": 1}, "random": {}}):
         assert make_spec({"parameters": parameters}).key == key
+    assert make_spec({"coverage": False}).key == key
+    assert not {"parameters", "coverage"} & set(make_spec().model_dump()["setting"])
     assert make_spec(problem={"n_actions": (10, 30)}).key == key
     spec = make_spec()
     assert TrialSpec.model_validate_json(spec.model_dump_json()).key == key
@@ -176,7 +179,7 @@ def test_which_modules_are_in_the_address(monkeypatch):
     asked = []
     monkeypatch.setattr(trials, "code_digest", lambda *arguments: asked.append(arguments) or "d")
     assert trials.library_digest.__wrapped__() == "d"
-    modules = [f"experiments/{name}.py" for name in ("policies", "setting", "trials")]
+    modules = [f"experiments/{name}.py" for name in ("policies", "region", "setting", "trials")]
     assert asked == [(["experiments/problems", *modules],)]
 
 
@@ -452,6 +455,10 @@ def test_names_of_policies_are_validated(policies):
         ({"setting": {"problem": {"kind": "mnist", "target": 10}}}, "target"),
         ({"setting": {"problem": {"kind": "mnist", "normalisation": "l1"}}}, "'unit' or 'max'"),
         ({"setting": {"lambda": 1.0}}, "lambda"),
+        (
+            {"setting": {"coverage": True, "problem": {"kind": "mnist"}}},
+            "coverage must be false unless the problem is synthetic, got Digits",
+        ),
     ],
 )
 def test_values_of_a_specification_are_validated(changes, message):
