@@ -77,6 +77,11 @@ def is_sparse(value: Any) -> TypeGuard[Any]:
     return bool(issparse(value))
 
 
+def as_dense(value: ArrayLike | csr_array) -> Array:
+    """Return actions in float64, sparse ones as a dense array, without a check."""
+    return np.asarray(value.toarray() if is_sparse(value) else value, dtype=np.float64)
+
+
 def as_sparse_actions(value: ArrayLike | csr_array, n_features: int) -> tuple[csr_array, Array]:
     """Return an action set as an (n, d) CSR array in canonical form, and the squared lengths of its rows.
 
@@ -111,8 +116,19 @@ def _with_squares(name: str, value: Any) -> tuple[csr_array, Array]:
         if filled.size:
             squares[filled] = np.add.reduceat(rows.data**2, rows.indptr[filled])
     if not np.isfinite(squares).all():
-        as_finite(name, rows.data)
+        _raise_if_not_finite(name, rows)
     return rows, squares
+
+
+def _raise_if_not_finite(name: str, rows: csr_array) -> None:
+    """Raise where an entry is not finite, which its square also is where it overflows."""
+    wrong = np.flatnonzero(~np.isfinite(rows.data))
+    if wrong.size:
+        entry = int(wrong[0])
+        place = int(np.searchsorted(rows.indptr, entry, side="right")) - 1, int(rows.indices[entry])
+        raise ValueError(
+            f"{name} must be finite, got {rows.data[entry]} at index {place} of shape {rows.shape}"
+        )
 
 
 def _canonical(name: str, value: Any) -> csr_array:

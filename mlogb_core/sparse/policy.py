@@ -105,6 +105,10 @@ class SparsePolicy(Owned):
         """Decision margin of the last `select`."""
         return self.policy.margin
 
+    @margin.setter
+    def margin(self, value: float) -> None:
+        self.policy.margin = value
+
     @property
     def rounds(self) -> int:
         """Number of updates so far."""

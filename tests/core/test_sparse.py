@@ -8,10 +8,11 @@ import pickle
 
 import numpy as np
 import pytest
-from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
+from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix, dok_array
 
 from mlogb_core import (
     ConstantRadius,
+    RandomPolicy,
     TheoremRadius,
     budgeted_eofd,
     compensated_eofd,
@@ -19,7 +20,13 @@ from mlogb_core import (
     first_order,
     oful,
     robust_eofd,
+    thompson,
 )
+from mlogb_core.batch import select_many
+from mlogb_core.environments import SparseEnvironment
+from mlogb_core.literal import LiteralEOFD
+from mlogb_core.printed import PrintedEOFD
+from mlogb_core.simulation import run_trial, trial_streams
 from mlogb_core.sparse import SparseFeatures, SparsePolicy
 
 D = 400
@@ -253,6 +260,60 @@ def test_a_state_whose_parts_do_not_fit_is_refused():
         SparsePolicy.from_state(state | {"features.columns": state["features.columns"][1:]})
 
 
+# -- simulation ------------------------------------------------------------------------------------------
+
+
+class Dense:
+    """The same problem with dense actions."""
+
+    def __init__(self, environment):
+        self.environment, self.rewards, self.n_features = (
+            environment,
+            environment.rewards,
+            environment.n_features,
+        )
+
+    def instance(self, rng):
+        self.drawn = self.environment.instance(rng)
+        return self
+
+    def actions(self, rng):
+        candidates = self.drawn.actions(rng)
+        return candidates._replace(features=candidates.features.toarray())
+
+
+def test_a_trial_with_sparse_actions_is_that_with_dense_ones():
+    rewards = [0.5, 1.0]
+    problem = SparseEnvironment(D, rewards, parameter_norm=3.0, n_nonzeros=6, n_actions=5)
+    seen = []
+
+    def played(environment, fast):
+        streams = trial_streams(3, "sparse", 0)
+        policies = {
+            "eofd": fast(),
+            "oful": oful(D, rewards, **SETTINGS),
+            "thompson": thompson(D, rewards, sketch_size=4, rng=streams.policy("thompson"), **SETTINGS),
+            "printed": PrintedEOFD(D, rewards, sketch_size=4, **SETTINGS),
+            "literal": LiteralEOFD(D, rewards, sketch_size=4, **SETTINGS),
+            "random": RandomPolicy(streams.policy("random")),
+        }
+        return run_trial(environment, policies, 25, streams, seen.append)
+
+    sparse = played(problem, lambda: SparsePolicy(maker(2, 4), D, 20))
+    dense = played(Dense(problem), lambda: maker(2, 4)(D))
+    for name in ("n_actions", "action", "outcome", "reward", "regret"):
+        np.testing.assert_array_equal(getattr(sparse, name), getattr(dense, name), err_msg=name)
+    assert sparse.action[:, -1].max() > 0  # random play knows how many rows there are
+    assert [type(one.candidates.features) for one in (seen[0], seen[-1])] == [csr_array, np.ndarray]
+
+
+def test_the_choices_for_many_sparse_contexts_are_those_for_each():
+    policy, ahead = half_played()
+    assert select_many(policy, ahead).tolist() == [policy.select(actions) for actions in ahead]
+    dense = maker(2, 4)(D)
+    assert select_many(dense, ahead).tolist() == [dense.select(actions.toarray()) for actions in ahead]
+
+
 # -- inputs ----------------------------------------------------------------------------------------------
 
 
@@ -292,8 +353,20 @@ def raw(data, indices, indptr=(0, 2), d=D):
         (csc_array(np.eye(2, D)), "got the format 'csc'"),
         (csr_array(np.eye(2, D - 1)), rf"actions must have shape \(n, {D}\) with n >= 1, got \(2, {D - 1}\)"),
         (csr_array((0, D)), r"got \(0, 400\)"),
-        (csr_array(np.where(np.eye(2, D), np.inf, 0.0)), "actions must be finite, got inf"),
-        (csr_array(np.where(np.eye(2, D), np.nan, 0.0)), "actions must be finite, got nan"),
+        (
+            csr_array(np.where(np.eye(2, D, 7), np.inf, 0.0)),
+            r"actions must be finite, got inf at index \(0, 7\) of shape",
+        ),
+        (
+            csr_array(np.where(np.eye(2, D, -1), np.nan, 0.0)),
+            r"actions must be finite, got nan at index \(1, 0\) of shape",
+        ),
+        (
+            raw([1e308, 1e308], [3, 3]),
+            r"actions must be finite, got inf at index \(0, 3\) of shape",
+        ),  # their sum
+        (raw([1.0, 2.0], [0, 2**40]), rf"actions must have indices in 0..{D - 1}, got {2**40}"),
+        (dok_array(np.eye(2, D)), "got the format 'dok'"),
         (csr_array(np.eye(2, D) * 1j), "actions must be an array of real numbers, got dtype complex128"),
         (raw([1.0, 2.0], [0, D]), rf"actions must have indices in 0..{D - 1}, got {D}"),
         (raw([1.0, 2.0], [-1, 3]), r"actions must have indices in 0..399, got -1"),
