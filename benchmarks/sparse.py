@@ -6,14 +6,14 @@ few features, and *all*, in which they have had every one, so that a rebuild cos
 
 All players of a comparison meet in one run, in interleaved blocks as in `timing`. The action sets of one size
 and state are the same for all. A rebuild belongs to the round whose update carries it out. Medians are over
-the rounds without one; means are over all rounds.
+the rounds without one, and what the rebuilds add is given apart.
 """
 
 from __future__ import annotations
 
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -43,8 +43,13 @@ class SparsePlan:
         Largest Kd at which dense rows are played.
     n_actions, n_nonzeros : int
         Actions of a set, and non-zeros of each.
-    rounds, dense_rounds : int
-        Timed rounds of a player with sparse actions, over several rebuilds, and of one with dense ones.
+    rounds : mapping of str to int
+        Timed rounds of a policy with sparse actions in each state. In the state `all` they go over several
+        whole rebuilds, and in the state `new` they leave most features as they are.
+    other_rounds : int
+        Timed rounds of the other players.
+    ratings_rounds : int
+        Timed rounds with the ratings.
     block, lead_in : int
         As in `plan.Limits`.
     memory : tuple of Size
@@ -59,8 +64,9 @@ class SparsePlan:
     dense_limit: int = 100_000
     n_actions: int = 20
     n_nonzeros: int = 50
-    rounds: int = 1000
-    dense_rounds: int = 200
+    rounds: Mapping[str, int] = field(default_factory=lambda: {"new": 1000, "all": 6000})
+    other_rounds: int = 400
+    ratings_rounds: int = 1000
     block: int = 20
     lead_in: int = 5
     memory: tuple[Size, ...] = (Size(1, 1_000_000, 20),)
@@ -75,8 +81,8 @@ def quick() -> SparsePlan:
         dense_limit=500,
         n_actions=4,
         n_nonzeros=5,
-        rounds=8,
-        dense_rounds=4,
+        rounds={"new": 8, "all": 8},
+        other_rounds=4,
         block=2,
         lead_in=1,
         memory=(Size(1, 900, 3),),
@@ -203,14 +209,19 @@ class Times:
         return np.add(self.select, self.update)
 
     @property
-    def rebuild_share(self) -> float:
-        """What the rebuilds add to the mean time of a round."""
-        return float(sum(self.rebuilds) - len(self.rebuilds) * self.plain.mean()) / len(self.actions)
+    def median(self) -> float:
+        """Median time of a round without a rebuild."""
+        return float(np.median(self.plain))
 
     @property
-    def mean(self) -> float:
-        """Mean time of a round, rebuilds included."""
-        return float(self.plain.mean()) + self.rebuild_share
+    def rebuild_share(self) -> float:
+        """What the rebuilds add to a round, spread over all rounds."""
+        return (sum(self.rebuilds) - len(self.rebuilds) * self.median) / len(self.actions)
+
+    @property
+    def with_rebuilds(self) -> float:
+        """Median time of a round, and the share of the rebuilds."""
+        return self.median + self.rebuild_share
 
 
 @dataclass
@@ -221,7 +232,7 @@ class Seat:
     size: Size
     state: str
     player: Any
-    draws: list[tuple[ActionSet, float]]
+    draws: Draws
     rounds: int
     times: Times = field(default_factory=Times)
 
@@ -249,7 +260,7 @@ def measure(chosen: SparsePlan) -> dict[str, Any]:
 
 
 def _described(chosen: SparsePlan) -> dict[str, Any]:
-    names = ("n_actions", "n_nonzeros", "rounds", "dense_rounds", "block", "lead_in")
+    names = ("n_actions", "n_nonzeros", "rounds", "other_rounds", "ratings_rounds", "block", "lead_in")
     return {name: getattr(chosen, name) for name in names}
 
 
@@ -267,7 +278,6 @@ def _seats(size: Size, state: str, chosen: SparsePlan, left_out: list[str]) -> I
     environment = _problem(size, chosen)
     streams = trial_streams(SEED, f"sparse {state} {size}", 0)
     draws = Draws(environment.instance(streams.instance), streams)
-    ahead = draws.take(chosen.rounds + chosen.rounds // chosen.block * chosen.lead_in + chosen.lead_in)
     K, d, _ = size
     players: dict[str, Any] = {"sparse": Rows(SparsePolicy(_maker(size), d), sparse=True)}
     if K * d <= chosen.dense_limit:
@@ -283,9 +293,8 @@ def _seats(size: Size, state: str, chosen: SparsePlan, left_out: list[str]) -> I
         if name != "vowpal wabbit":
             for action, outcome in warm:
                 player.policy.update(action if player.sparse else action.toarray()[0], outcome)
-        yield Seat(
-            name, size, state, player, ahead, chosen.dense_rounds if name == "dense" else chosen.rounds
-        )
+        rounds = chosen.rounds[state] if name == "sparse" else chosen.other_rounds
+        yield Seat(name, size, state, player, draws, rounds)
 
 
 def warmup(size: Size, state: str, chosen: SparsePlan) -> Iterator[tuple[csr_array, int]]:
@@ -311,11 +320,14 @@ def play(
     """Play all seats in interleaved blocks, each after some rounds that are not timed."""
     active, number = list(seats), 0
     while active:
+        drawn = {
+            id(draws): draws.take(block + lead_in)
+            for draws in {id(s.draws): s.draws for s in active}.values()
+        }
         for seat in rotated(active, number):
-            start = number * (block + lead_in)
             with no_collection():
-                for t, drawn in enumerate(seat.draws[start : start + block + lead_in]):
-                    _play_round(seat, *drawn, clock, timed=t >= lead_in)
+                for t, one in enumerate(drawn[id(seat.draws)]):
+                    _play_round(seat, *one, clock, timed=t >= lead_in)
         number += 1
         active = [seat for seat in active if number * block < seat.rounds]
 
@@ -346,12 +358,12 @@ def rows(seats: Sequence[Seat]) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        `round_*_ms`: quartiles over the rounds without a rebuild. `mean_ms`: over all rounds. `rebuild_ms`:
-        median of the updates with a rebuild, and `rebuild_share_ms` what the rebuilds add to the mean round.
-        `over_sparse` and `over_sparse_mean`: time over that of the player with sparse actions at the same
-        problem, by medians and by means. `over_first` and `over_first_mean`: time over that of the same
-        player at the first size in the same state. `equal_actions`: share of the rounds in which dense rows
-        lead to the same action as sparse ones.
+        `round_*_ms`: quartiles over the rounds without a rebuild. `rebuild_share_ms`: what the rebuilds add,
+        spread over all rounds; `with_rebuilds_ms`: the sum of the median and this share. `rebuild_ms` and
+        `longest_rebuild_ms`: median and longest time of a round with a rebuild. `over_sparse`: time over that
+        of the player with sparse actions at the same problem; `over_first`: over that of the same player at
+        the first size in the same state; both also `_with_rebuilds`. `equal_actions`: share of the rounds
+        in which dense rows lead to the same action as sparse ones.
     """
     return [_row(seat, seats) for seat in seats]
 
@@ -364,14 +376,15 @@ def _row(seat: Seat, seats: Sequence[Seat]) -> dict[str, Any]:
     row: dict[str, Any] = {"player": seat.name, "state": seat.state, "K": K, "d": d, "m": m}
     row["rounds"] = len(plain)
     row |= _levels("select", times.select) | _levels("update", times.update) | _levels("round", plain)
-    row["mean_ms"] = digits(times.mean * 1e3)
+    row["with_rebuilds_ms"] = digits(times.with_rebuilds * 1e3)
     row["rebuilds"] = len(rebuilds)
-    row["rebuild_ms"] = digits(float(np.median(rebuilds)) * 1e3) if len(rebuilds) else None
+    row["rebuild_ms"] = digits(float(np.median(rebuilds)) * 1e3) if rebuilds else None
+    row["longest_rebuild_ms"] = digits(max(rebuilds) * 1e3) if rebuilds else None
     row["rebuild_share_ms"] = digits(times.rebuild_share * 1e3)
-    row["over_sparse"] = digits(float(np.median(plain) / np.median(sparse.plain)))
-    row["over_sparse_mean"] = digits(times.mean / sparse.mean)
-    row["over_first"] = digits(float(np.median(plain) / np.median(first.plain)))
-    row["over_first_mean"] = digits(times.mean / first.mean)
+    row["over_sparse"] = digits(times.median / sparse.median)
+    row["over_sparse_with_rebuilds"] = digits(times.with_rebuilds / sparse.with_rebuilds)
+    row["over_first"] = digits(times.median / first.median)
+    row["over_first_with_rebuilds"] = digits(times.with_rebuilds / first.with_rebuilds)
     shared = min(len(times.actions), len(sparse.actions))
     same = np.mean(np.equal(times.actions[:shared], sparse.actions[:shared]))
     row["equal_actions"] = digits(float(same)) if seat.name == "dense" else None
@@ -458,7 +471,6 @@ def _rated_rows(
 ) -> list[dict[str, Any]]:
     streams = trial_streams(SEED, f"sparse {source} {size}", 0)
     draws = Draws(environment.instance(streams.instance), streams)
-    ahead = draws.take(chosen.rounds + chosen.rounds // chosen.block * chosen.lead_in + chosen.lead_in)
     make = _maker(size, environment.rewards)
     warm = draws.take(2 * size.sketch_size)
     seats = [
@@ -467,10 +479,10 @@ def _rated_rows(
             size,
             source,
             Rows(SparsePolicy(make, size.n_features), sparse=True),
-            ahead,
-            chosen.rounds,
+            draws,
+            chosen.ratings_rounds,
         ),
-        Seat("dense", size, source, Rows(make(size.n_features), sparse=False), ahead, chosen.rounds),
+        Seat("dense", size, source, Rows(make(size.n_features), sparse=False), draws, chosen.ratings_rounds),
     ]
     for seat in seats:
         for candidates, uniform in warm:

@@ -134,7 +134,8 @@ def _raise_if_not_finite(name: str, rows: csr_array) -> None:
 def _canonical(name: str, value: Any) -> csr_array:
     """A sparse array as CSR with float64 data and, in each row, increasing indices without zeros.
 
-    A single row may have any format, since a row of a CSR array is none itself.
+    It is the caller's own array where that has this form. A single row may have any format, since a row of a
+    CSR array is none itself.
     """
     if value.ndim == 1 or (value.shape[0] == 1 and value.format != "csr"):
         value = value.reshape(1, -1).tocsr()
@@ -153,7 +154,9 @@ def _canonical(name: str, value: Any) -> csr_array:
     if used.size and not (used.min() >= 0 and used.max() < width):
         wrong = used.min() if used.min() < 0 else used.max()
         raise ValueError(f"{name} must have indices in 0..{width - 1}, got {wrong}")
-    rows = csr_array((data, indices, indptr), shape=(len(indptr) - 1, width))
+    # To make a CSR array takes longer than all the checks here.
+    is_whole = type(value) is csr_array and indptr.size == value.shape[0] + 1 and indptr[-1] == data.size
+    rows = value if is_whole else csr_array((data, indices, indptr), shape=(len(indptr) - 1, width))
     if not _is_canonical(rows):
         rows = rows.copy()
         rows.has_sorted_indices = rows.has_canonical_format = False

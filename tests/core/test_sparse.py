@@ -27,7 +27,7 @@ from mlogb_core.environments import SparseEnvironment
 from mlogb_core.literal import LiteralEOFD
 from mlogb_core.printed import PrintedEOFD
 from mlogb_core.simulation import run_trial, trial_streams
-from mlogb_core.sparse import SparseFeatures, SparsePolicy
+from mlogb_core.sparse import SparseFeatures, SparsePolicy, features
 
 D = 400
 SETTINGS = {"regularization": 1.0, "step_size": 2.0, "norm_bound": 1.0, "radius": ConstantRadius(0.05)}
@@ -122,6 +122,73 @@ def test_the_game_is_that_of_dense_rows(stream, K, m, compiled):
         assert sparse.features.careful  # the actions lie near the span of the coordinates
 
 
+@pytest.fixture
+def short_rebuilds(monkeypatch):
+    """Let every rebuild be a short one that can."""
+    monkeypatch.setattr(features, "_MIDDLE_COST", 0)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("K", "m"), [(1, 8), (3, 3)])
+@pytest.mark.parametrize("stream", [zipf, axes, with_zeros, of_all_lengths])
+@pytest.mark.each_value
+def test_the_game_is_that_of_dense_rows_when_rebuilds_are_short(stream, K, m, compiled, short_rebuilds):
+    rows = stream(np.random.default_rng(7))
+    sparse, dense, error = play_both(maker(K, m, compiled), rows, 150, period=20)
+    assert error <= 1e-11
+    expected = dense.curvature.spectrum()
+    np.testing.assert_allclose(sparse.policy.curvature.spectrum(), expected, atol=1e-11 * expected.max())
+    assert sparse.features.short or (stream, K) == (zipf, 3)
+    assert sparse.features.rebuilds > sparse.features.short  # the first one has no directions to keep
+
+
+def test_rebuilds_are_short_until_they_have_cost_as_much_as_a_whole_one():
+    rng, d = np.random.default_rng(3), 5000
+    policy = SparsePolicy(maker(1, 4, compiled=True), d, period=10)
+    for start in range(0, d, 25):
+        action = csr_array((np.full(25, 0.2), np.arange(start, start + 25), [0, 25]), shape=(1, d))
+        policy.update(action, int(rng.integers(2)))
+    before, kinds = policy.features.rebuilds, []
+    for _ in range(400):
+        short = policy.features.short
+        policy.update(csr_array(sparse_rows(rng, 1, 4, d)), int(rng.integers(2)))
+        if policy.features.rebuilds > before:
+            before = policy.features.rebuilds
+            kinds.append(policy.features.short > short)
+    # Ten actions of four features: the n-th short rebuild costs 4 * 40 n, and all n of them 80 n (n + 1).
+    whole = np.flatnonzero(~np.array(kinds))
+    assert np.diff(whole).tolist() == [8] * (len(whole) - 1)  # seven short ones: 4,480 of 5,000
+    assert len(whole) >= 4
+
+
+def test_a_short_rebuild_keeps_the_directions_of_the_dense_columns(short_rebuilds):
+    rng, d = np.random.default_rng(6), 3000
+    few = SparseFeatures(d, 4, 20)
+
+    def extend():
+        for row in sparse_rows(rng, 20, 4, d):
+            few.extend(csr_array(row[None]), 1.0)
+
+    def vectors(coordinates):
+        return few.vectors(np.pad(coordinates.T, ((0, 0), (0, few.size - len(coordinates)))))
+
+    extend()
+    few.rebuild(np.linalg.qr(rng.standard_normal((few.used, 4)))[0], 4)
+    for count in (1, 2, 3):
+        extend()
+        directions = np.linalg.qr(rng.standard_normal((few.used, 4)))[0]
+        before, wanted = vectors(np.eye(few.used, 4)), vectors(directions)
+        kept = few.rebuild(directions, 4)
+        assert few.short == count
+        assert kept.shape == (len(directions), 8)
+        np.testing.assert_allclose(kept.T @ kept, np.eye(8), atol=1e-14)
+        np.testing.assert_allclose(kept @ (kept.T @ directions), directions, atol=1e-14)
+        np.testing.assert_allclose(vectors(np.eye(8)[:, :4]), before, atol=1e-14)
+        np.testing.assert_allclose(vectors(kept.T @ directions), wanted, atol=1e-13)
+        inside = few.coordinates(csr_array(wanted))[:, :8]
+        np.testing.assert_allclose(inside @ inside.T, np.eye(4), atol=1e-13)
+
+
 @pytest.mark.parametrize(
     ("make", "options"),
     [
@@ -211,10 +278,10 @@ def test_memory_grows_with_the_features_that_were_played():
 # -- states ----------------------------------------------------------------------------------------------
 
 
-def half_played(compiled=False, selected=False):
+def half_played(compiled=False, selected=False, period=30, stream=zipf):
     rng = np.random.default_rng(4)
-    rows = zipf(rng)
-    policy = SparsePolicy(maker(2, 4, compiled), D, 30)
+    rows = stream(rng)
+    policy = SparsePolicy(maker(2, 4, compiled), D, period)
     for t in range(47):
         actions = csr_array(rows(t))
         policy.update(actions[[policy.select(actions)]], t % 3)
@@ -244,6 +311,21 @@ def test_a_saved_policy_continues_to_the_bit(again, selected, compiled):
         other.update(actions[[chosen]], t % 3)
     assert np.array_equal(policy.parameter, other.parameter)
     assert policy.features.rebuilds == other.features.rebuilds > 1
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_policy_with_middle_columns_continues_to_the_bit(compiled, short_rebuilds):
+    policy, ahead = half_played(compiled, period=10, stream=of_all_lengths)
+    assert policy.features.middle
+    others = [again(policy) for again in (saved, copy.copy)]
+    for t, actions in enumerate(ahead):
+        chosen = policy.select(actions)
+        for one in (policy, *others):
+            assert one.select(actions) == chosen
+            one.update(actions[[chosen]], t % 3)
+    for one in others:
+        assert np.array_equal(policy.parameter, one.parameter)
+        assert policy.features.short == one.features.short > 3
 
 
 @pytest.mark.parametrize("entry", ["features.rows", "features.starts", "policy.parameter", "features.period"])
@@ -430,24 +512,24 @@ def test_a_full_matrix_has_no_few_directions():
 
 def test_coordinates_keep_inner_products_of_what_was_played():
     rng = np.random.default_rng(6)
-    features = SparseFeatures(D, 5, 60)
+    few = SparseFeatures(D, 5, 60)
     rows = sparse_rows(rng, 40, 4) * rng.uniform(0.1, 10, (40, 1))
     for row in rows:
-        features.extend(csr_array(row[None]), float(row @ row))
-    inside = features.coordinates(csr_array(rows))
+        few.extend(csr_array(row[None]), float(row @ row))
+    inside = few.coordinates(csr_array(rows))
     np.testing.assert_allclose(inside @ inside.T, rows @ rows.T, atol=1e-12)
-    np.testing.assert_allclose(features.vectors(inside), rows, atol=1e-13)
+    np.testing.assert_allclose(few.vectors(inside), rows, atol=1e-13)
 
 
 def test_a_rebuild_keeps_the_directions_that_it_is_given():
     rng = np.random.default_rng(6)
-    features = SparseFeatures(D, 5, 60)
+    few = SparseFeatures(D, 5, 60)
     rows = sparse_rows(rng, 40, 4)
     for row in rows:
-        features.extend(csr_array(row[None]), 1.0)
-    directions = np.linalg.qr(rng.standard_normal((features.used, 3)))[0]
-    vectors = features.vectors(np.pad(directions.T, ((0, 0), (0, features.size - features.used))))
-    features.rebuild(directions, 5)
-    np.testing.assert_allclose(features.vectors(np.eye(3, features.size)), vectors, atol=1e-14)
-    new = features.coordinates(csr_array(vectors))
-    np.testing.assert_allclose(new, np.eye(3, features.size), atol=1e-14)
+        few.extend(csr_array(row[None]), 1.0)
+    directions = np.linalg.qr(rng.standard_normal((few.used, 3)))[0]
+    vectors = few.vectors(np.pad(directions.T, ((0, 0), (0, few.size - few.used))))
+    few.rebuild(directions, 5)
+    np.testing.assert_allclose(few.vectors(np.eye(3, few.size)), vectors, atol=1e-14)
+    new = few.coordinates(csr_array(vectors))
+    np.testing.assert_allclose(new, np.eye(3, few.size), atol=1e-14)
