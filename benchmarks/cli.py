@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
-from benchmarks import figures, machine, memory, plan, regret, report, roofline, timing
+from benchmarks import figures, machine, memory, plan, regret, report, roofline, sparse, timing
 from benchmarks.variants import FORMS, Variant, missing_forms
 from compendium.system.paths import FailureError, UsageError, figures_folder, project_root
 
@@ -36,6 +36,7 @@ class Part(StrEnum):
     REGRET = "regret"
     ROOFLINE = "roofline"
     MEMORY = "memory"
+    SPARSE = "sparse"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -58,24 +59,45 @@ def bench(
     """Time all variants side by side, on one thread, and write tables and figures.
 
     A whole run goes to benchmarks/results and figures, and its page is benchmarks/README.md; one with
-    --quick or --part goes to the folder `local` inside them, with its page beside the record.
+    --quick or --part goes to the folder `local` inside them, with its page beside the record. The part
+    `sparse` has a record of its own: measured alone it takes its place in benchmarks/results, beside a record
+    of the other parts that stays as it is.
     """
     mpl.use("Agg")
-    local = quick or bool(part)
+    parts, record = set(part or Part), None
+    local = quick or bool(parts - {Part.SPARSE} and part)
     own = project_root() / "benchmarks" / "results"
     folder = results or (own / "local" if local else own)
     pictures = pictures or figures_folder(local)
-    if redraw:
+    others = parts - {Part.SPARSE}
+    few = report.stored_sparse(folder)
+    if redraw or (not others and (folder / report.RECORD).is_file()):
         record = _stored(folder)
-    else:
+    if not redraw:
         with machine.single_thread():
-            record = measure(plan.quick() if quick else plan.full(), part or list(Part), quick)
+            if Part.SPARSE in parts:
+                few = measure_sparse(quick)
+            if others:
+                record = measure(plan.quick() if quick else plan.full(), others, quick)
     readme = (own.parent if folder == own else folder) / "README.md"
-    written = [*report.write(folder, record, readme, pictures), *draw(record, folder, pictures)]
+    written = report.write(folder, record, readme, pictures, few)
+    if record and (others or redraw):
+        written += draw(record, folder, pictures)
     for path in written:
         print(path.relative_to(project_root()) if path.is_relative_to(project_root()) else path)
-    if failures := report.unequal(record["timings"]):
+    failures = report.unequal(record["timings"]) if record else []
+    if failures := failures + report.unequal_sparse(few):
         raise FailureError("\n".join(failures))
+
+
+def measure_sparse(quick: bool = False) -> dict[str, Any]:
+    """Measure the rounds with sparse actions, and return their record; see `sparse.measure`."""
+    started, clock = datetime.now(UTC), time.perf_counter()
+    about = {"quick": quick, **machine.record(), "started": started.isoformat(timespec="seconds")}
+    found = sparse.measure(sparse.quick() if quick else sparse.SparsePlan())
+    for message in found["left_out"]:
+        print(f"left out: {message}", file=sys.stderr)
+    return about | found | {"duration_seconds": round(time.perf_counter() - clock, 1)}
 
 
 def measure(chosen: plan.Plan, parts: Iterable[Part], quick: bool = False) -> dict[str, Any]:

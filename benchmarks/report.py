@@ -10,12 +10,15 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks import report_sparse
 from benchmarks.figures import VARIANT_STYLES
+from benchmarks.markdown import markdown, origin
 from benchmarks.plan import OFUL_LIMITS
 from compendium.system.paths import FailureError, write_atomically
 from compendium.system.provenance import relative_paths
 
 RECORD = "bench.json"
+SPARSE_RECORD = "sparse.json"
 TIME_FIGURE, MAP_FIGURE = "bench_time", "bench_map"
 #: The alternative texts of the figures, which their sidecars hold.
 ALTERNATIVE_TEXTS = {
@@ -28,35 +31,60 @@ TABLES = ("timings", "equal_regret", "roofline", "memory")
 _TITLES = {"paper": "In the paper's setting", "tuned": "In a setting where curvature matters"}
 
 
-def write(folder: Path, record: Mapping[str, Any], readme: Path, pictures: Path) -> tuple[Path, Path]:
-    """Write record, tables and page; return the paths of page and record.
+def write(
+    folder: Path,
+    record: Mapping[str, Any] | None,
+    readme: Path,
+    pictures: Path,
+    few: Mapping[str, Any] | None = None,
+) -> list[Path]:
+    """Write records, tables and page; return the paths of page and records.
 
     Parameters
     ----------
     folder : Path
         Where record and tables go; made when it is missing.
-    record : mapping
-        Everything that was measured; see `cli.measure`.
+    record : mapping or None
+        Everything that was measured with dense actions; see `cli.measure`.
     readme : Path
         The page.
     pictures : Path
         Folder of the figures that the page shows.
+    few : mapping, optional
+        What was measured with sparse actions; see `cli.measure_sparse`.
 
     Raises
     ------
     FailureError
-        If the record names a path of this machine.
+        If a record names a path of this machine.
     """
+    link = Path(os.path.relpath(pictures.resolve(), readme.parent.resolve())).as_posix()
+    records = {RECORD: record, SPARSE_RECORD: few}
+    texts = {folder / name: _text(one) for name, one in records.items() if one is not None}
+    for name in TABLES:
+        if record and record.get(name):
+            write_atomically(folder / f"{name}.csv", frame(record, name).to_csv(index=False))
+    write_atomically(readme, page(record, link, few))
+    for path, text in texts.items():
+        write_atomically(path, text)
+    return [readme, *texts]
+
+
+def _text(record: Mapping[str, Any]) -> str:
+    """A record as JSON."""
     text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     if relative_paths(text) != text:
         raise FailureError("the record names a path of this machine, which it must not")
-    for name in TABLES:
-        if record.get(name):
-            write_atomically(folder / f"{name}.csv", frame(record, name).to_csv(index=False))
-    link = Path(os.path.relpath(pictures.resolve(), readme.parent.resolve())).as_posix()
-    write_atomically(readme, page(record, link))
-    write_atomically(folder / RECORD, text)
-    return readme, folder / RECORD
+    return text
+
+
+def stored_sparse(folder: Path) -> dict[str, Any] | None:
+    """The record of the rounds with sparse actions in a folder, None if there is none."""
+    path = folder / SPARSE_RECORD
+    if not path.is_file():
+        return None
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
 
 
 def frame(record: Mapping[str, Any], name: str) -> pd.DataFrame:
@@ -78,16 +106,34 @@ def unequal(timings: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def page(record: Mapping[str, Any], pictures: str) -> str:
-    """The page of results in Markdown, computed from the record.
+def unequal_sparse(few: Mapping[str, Any] | None) -> list[str]:
+    """One sentence for each problem at which sparse actions did not lead to the choices of dense rows."""
+    rows = [*few["times"], *few["ratings"]] if few else []
+    return [
+        f"{row['state']} K={row['K']} d={row['d']} m={row['m']}: sparse actions led to other choices than "
+        f"dense rows in {1.0 - row['equal_actions']:.1%} of the rounds"
+        for row in rows
+        if row["equal_actions"] is not None and row["equal_actions"] < 1.0
+    ]
+
+
+def page(record: Mapping[str, Any] | None, pictures: str, few: Mapping[str, Any] | None = None) -> str:
+    """The page of results in Markdown, computed from the records.
 
     Parameters
     ----------
-    record : mapping
-        Everything that was measured.
+    record : mapping or None
+        Everything that was measured with dense actions.
     pictures : str
         The folder of the figures as the page links to it.
+    few : mapping, optional
+        What was measured with sparse actions.
     """
+    parts = _dense_parts(record, pictures) if record else ["# Benchmarks"]
+    return "\n\n".join([*parts, *(report_sparse.section(few) if few else [])]) + "\n"
+
+
+def _dense_parts(record: Mapping[str, Any], pictures: str) -> list[str]:
     parts = ["# Benchmarks", _machine(record), _agreement(record["timings"])]
     parts += [f"Left out: {message}." for message in [*record["left_out"], *_infeasible(record["timings"])]]
     parts += [*_slower_compiled(record["timings"]), *_figures(record, pictures)]
@@ -97,27 +143,7 @@ def page(record: Mapping[str, Any], pictures: str) -> str:
             parts += [f"## {title}", _settings_line(record, regime), _timing_table(rows)]
     for build in (_equal_regret, _roofline, _memory):
         parts += build(record)
-    return "\n\n".join(parts) + "\n"
-
-
-def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A table in Markdown, with numbers aligned to the right.
-
-    Examples
-    --------
-    >>> print(markdown([{"name": "a", "value": "1"}]))
-    | name | value |
-    |---|---:|
-    | a | 1 |
-    """
-    names = list(rows[0])
-    rule = [
-        "---" if any(c.isalpha() for row in rows for c in str(row[name])) else "---:" for name in names
-    ]  # fmt: skip
-    lines = [names, rule, *([str(row[name]) for name in names] for row in rows)]
-    cells = ["| " + " | ".join(line) + " |" for line in lines]
-    cells[1] = "|" + "|".join(rule) + "|"
-    return "\n".join(cells)
+    return parts
 
 
 def _machine(record: Mapping[str, Any]) -> str:
@@ -137,7 +163,7 @@ def _machine(record: Mapping[str, Any]) -> str:
         "30 unit vectors) and outcome uniforms in one process, in interleaved blocks. In each they play "
         f"{limits['lead_in']} rounds that bring their data into the caches, where it is in use, and then "
         f"{limits['block']} that are timed. Times are medians of rounds with a full sketch, quartiles "
-        f"in brackets. {_sittings(record)}{_origin(record)}"
+        f"in brackets. {_sittings(record)}{origin(record)}"
     )
 
 
@@ -150,14 +176,6 @@ def _sittings(record: Mapping[str, Any]) -> str:
         "and some minutes after the one before, as a slow spell of the machine can last that long. Ratios "
         "are the medians of those of the sittings, the smallest and the largest in brackets. "
     )
-
-
-def _origin(record: Mapping[str, Any]) -> str:
-    minutes = f"The run took {record['duration_seconds'] / 60:.0f} minutes"
-    commit = record.get("git_commit")
-    if not commit:
-        return f"{minutes}."
-    return f"{minutes}, of the code at commit {commit[:7]}{'' if record['git_clean'] else ' with changes'}."
 
 
 def _infeasible(timings: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -114,7 +114,7 @@ def play(
     while active:
         lead_in, rounds = draws.take(limits.lead_in), draws.take(limits.block)
         for variant in rotated(active, block):
-            with _no_collection():
+            with no_collection():
                 logs[variant].lead_in_actions += [_play_round(policies[variant], *one) for one in lead_in]
                 _play_block(policies[variant], rounds, logs[variant], cell.settings["norm_bound"], clock)
         active, block = [v for v in active if not _is_done(logs[v], limits)], block + 1
@@ -322,7 +322,7 @@ def digits(value: float) -> float:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
     """Switch the garbage collector off inside a block."""
     enabled = gc.isenabled()
     gc.disable()

@@ -77,6 +77,11 @@ def is_sparse(value: Any) -> TypeGuard[Any]:
     return bool(issparse(value))
 
 
+def as_dense(value: ArrayLike | csr_array) -> Array:
+    """Return actions in float64, sparse ones as a dense array, without a check."""
+    return np.asarray(value.toarray() if is_sparse(value) else value, dtype=np.float64)
+
+
 def as_sparse_actions(value: ArrayLike | csr_array, n_features: int) -> tuple[csr_array, Array]:
     """Return an action set as an (n, d) CSR array in canonical form, and the squared lengths of its rows.
 
@@ -111,14 +116,26 @@ def _with_squares(name: str, value: Any) -> tuple[csr_array, Array]:
         if filled.size:
             squares[filled] = np.add.reduceat(rows.data**2, rows.indptr[filled])
     if not np.isfinite(squares).all():
-        as_finite(name, rows.data)
+        _raise_if_not_finite(name, rows)
     return rows, squares
+
+
+def _raise_if_not_finite(name: str, rows: csr_array) -> None:
+    """Raise where an entry is not finite, which its square also is where it overflows."""
+    wrong = np.flatnonzero(~np.isfinite(rows.data))
+    if wrong.size:
+        entry = int(wrong[0])
+        place = int(np.searchsorted(rows.indptr, entry, side="right")) - 1, int(rows.indices[entry])
+        raise ValueError(
+            f"{name} must be finite, got {rows.data[entry]} at index {place} of shape {rows.shape}"
+        )
 
 
 def _canonical(name: str, value: Any) -> csr_array:
     """A sparse array as CSR with float64 data and, in each row, increasing indices without zeros.
 
-    A single row may have any format, since a row of a CSR array is none itself.
+    It is the caller's own array where that has this form. A single row may have any format, since a row of a
+    CSR array is none itself.
     """
     if value.ndim == 1 or (value.shape[0] == 1 and value.format != "csr"):
         value = value.reshape(1, -1).tocsr()
@@ -137,7 +154,9 @@ def _canonical(name: str, value: Any) -> csr_array:
     if used.size and not (used.min() >= 0 and used.max() < width):
         wrong = used.min() if used.min() < 0 else used.max()
         raise ValueError(f"{name} must have indices in 0..{width - 1}, got {wrong}")
-    rows = csr_array((data, indices, indptr), shape=(len(indptr) - 1, width))
+    # To make a CSR array takes longer than all the checks here.
+    is_whole = type(value) is csr_array and indptr.size == value.shape[0] + 1 and indptr[-1] == data.size
+    rows = value if is_whole else csr_array((data, indices, indptr), shape=(len(indptr) - 1, width))
     if not _is_canonical(rows):
         rows = rows.copy()
         rows.has_sorted_indices = rows.has_canonical_format = False

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import svd
 from scipy.optimize import brentq
 
-from mlogb_core._validation import Array
+from mlogb_core._validation import Array, as_dense
 from mlogb_core.choice import TIE_TOLERANCE, choose
 from mlogb_core.link import jacobian, outcome_probabilities
 from mlogb_core.radius import Progress, Radius
@@ -157,7 +157,7 @@ class LiteralPolicy:
     @np.errstate(under="ignore")
     def scores(self, actions: ArrayLike) -> Array:
         """Optimistic rewards (K >= 2) or optimistic logits (K = 1), one action after the other."""
-        return np.array([self._score(x) for x in np.asarray(actions, dtype=np.float64)])
+        return np.array([self._score(x) for x in as_dense(actions)])
 
     def select(self, actions: ArrayLike) -> int:
         """Index of the best score, with the library's tie rule."""
@@ -168,7 +168,7 @@ class LiteralPolicy:
     @np.errstate(under="ignore")
     def update(self, action: ArrayLike, outcome: int) -> None:
         """Gradient step, projection, Hessian update."""
-        x = np.asarray(action, dtype=np.float64)
+        x = as_dense(action).reshape(-1)
         y = np.eye(self.n_outcomes + 1)[outcome, 1:]
         probabilities = outcome_probabilities(self.parameter @ x)
         gradient = np.asarray(np.kron(probabilities[1:] - y, x))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
-from mlogb_core._validation import Array
+from mlogb_core._validation import Array, as_dense
 from mlogb_core.link import outcome_probabilities
 from mlogb_core.literal import LiteralEOFD, LiteralOFUL, LiteralPolicy, _hessian_columns
 
@@ -49,7 +49,7 @@ class PrintedEOFD(LiteralEOFD):
 
     def scores(self, actions: ArrayLike) -> Array:
         """Optimistic rewards (K >= 2) or optimistic logits (K = 1), (n,)."""
-        X = np.asarray(actions, dtype=np.float64)
+        X = as_dense(actions)
         (n, d), K, lam = X.shape, self.n_outcomes, self.regularization
         V, mu = self.sketch.vectors, self.sketch.values
         inner = (X @ V.T.reshape(mu.size * K, d).T).reshape(n, mu.size, K)  # x against block i of each v_k
@@ -70,7 +70,7 @@ class PrintedOFUL(LiteralOFUL):
 
     def scores(self, actions: ArrayLike) -> Array:
         """Optimistic rewards (K >= 2) or optimistic logits (K = 1), (n,)."""
-        X = np.asarray(actions, dtype=np.float64)
+        X = as_dense(actions)
         N, K = len(self.hessian), self.n_outcomes
         images = (X @ self._inverse_root.reshape(N * K, -1).T).reshape(len(X), N, K)
         return _optimistic_scores(self, X, np.matmul(images.transpose(0, 2, 1), images))
@@ -99,7 +99,7 @@ class CholeskyOFUL(LiteralOFUL):
 
     def scores(self, actions: ArrayLike) -> Array:
         """Optimistic rewards (K >= 2) or optimistic logits (K = 1), (n,)."""
-        X = np.asarray(actions, dtype=np.float64)
+        X = as_dense(actions)
         images = self._images(X)
         return _optimistic_scores(self, X, np.matmul(images, images.transpose(0, 2, 1)))
 

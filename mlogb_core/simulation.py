@@ -225,7 +225,7 @@ def play_round(policy: Policy, candidates: ActionSet, uniform: float) -> tuple[i
     action = policy.select(candidates.features)
     selected = time.perf_counter()
     outcome = candidates.outcome(action, uniform)
-    features = candidates.features[action]
+    features = candidates.row(action)
     learning = time.perf_counter()
     policy.update(features, outcome)
     return action, outcome, selected - start, time.perf_counter() - learning

@@ -35,7 +35,10 @@ class CompiledFeatures(SparseFeatures):
         indptr, indices = actions.indptr.astype(np.intp), actions.indices.astype(np.intp)
         dense = np.flatnonzero(self._is_dense[: self.used])
         lists = self._newest, self._older, self._position, self._values
-        add_sparse_products(indptr, indices, actions.data, self._place, self._columns, dense, lists, products)
+        middle = self._middle_place, self._middle_columns, self._base
+        add_sparse_products(
+            indptr, indices, actions.data, self._place, self._columns, dense, middle, lists, products
+        )
         return products
 
     def _list_recent(self) -> None:
@@ -47,7 +50,9 @@ class CompiledFeatures(SparseFeatures):
         if self._older.size < self._values.size:
             self._older = np.resize(self._older, self._values.size)
             self._position = np.resize(self._position, self._values.size)
-        positions = np.flatnonzero(~self._is_dense[: self.used])
+        if self._listed == self.recent:
+            return
+        positions = np.flatnonzero(self._is_recent)
         for s in range(self._listed, self.recent):
             start, end = int(self._starts[s]), int(self._starts[s + 1])
             features = self._features[start:end]
@@ -56,11 +61,11 @@ class CompiledFeatures(SparseFeatures):
             self._position[start:end] = positions[s]
         self._listed = self.recent
 
-    def rebuild(self, directions: Array, n_state: int) -> None:
-        """Keep the given directions of the coordinates only; see `SparseFeatures.rebuild`."""
+    def rebuild(self, directions: Array, n_state: int) -> Array:
+        """Keep the given directions of the coordinates; see `SparseFeatures.rebuild`."""
         self._newest[self._features[: self._starts[self.recent]]] = -1
         self._listed = 0
-        super().rebuild(directions, n_state)
+        return super().rebuild(directions, n_state)
 
 
 @kernel
@@ -71,20 +76,25 @@ def add_sparse_products(
     place: Small,
     columns: Array,
     dense: Indices,
+    middle: tuple[Small, Array, int],
     lists: tuple[Small, Small, Small, Array],
     products: Array,
 ) -> None:
-    """Add the products of the rows of a CSR matrix with dense and recent rows to `products`."""
+    """Add the products of the rows of a CSR matrix with dense, middle and recent rows to `products`."""
     newest, older, position, values = lists
-    k = dense.size
+    middle_place, middle_columns, base = middle
+    k, n_middle = dense.size, middle_columns.shape[1]
     sums = np.zeros(k)
     for a in range(indptr.size - 1):
         sums[:] = 0.0
+        later = products[a, base : base + n_middle]
         for entry in range(indptr[a], indptr[a + 1]):
             feature = place[indices[entry]]
             if feature < 0:
                 continue
             axpy(data[entry], columns[feature, :k], sums)
+            if n_middle > 0 and middle_place[feature] >= 0:
+                axpy(data[entry], middle_columns[middle_place[feature]], later)
             recent = newest[feature]
             while recent >= 0:
                 products[a, position[recent]] += data[entry] * values[recent]

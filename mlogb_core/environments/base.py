@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from scipy.sparse import csr_array
 
-from mlogb_core._validation import Array
+from mlogb_core._validation import Array, is_sparse
 
 
 class ActionSet(NamedTuple):
@@ -20,14 +21,24 @@ class ActionSet(NamedTuple):
 
     Attributes
     ----------
-    features : (n, d) array
+    features : (n, d) array or csr_array
         One action a row.
     probabilities : (n, K+1) array
         Outcome probabilities of each action, reference outcome first.
     """
 
-    features: Array
+    features: Array | csr_array
     probabilities: Array
+
+    def row(self, action: int) -> Array | csr_array:
+        """Features of an action as a policy learns from them: (d,), or (1, d) where they are sparse.
+
+        Examples
+        --------
+        >>> ActionSet(csr_array(np.eye(3)), np.full((3, 2), 0.5)).row(1).toarray()
+        array([[0., 1., 0.]])
+        """
+        return self.features[[action]] if is_sparse(self.features) else self.features[action]
 
     def outcome(self, action: int, uniform: float) -> int:
         """Outcome of an action for a uniform number in [0, 1), by inversion.

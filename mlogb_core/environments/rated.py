@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
-from mlogb_core._validation import Array, as_integer, as_rewards
+from mlogb_core._validation import Array, as_flag, as_integer, as_rewards
 from mlogb_core.environments.base import ActionSet
 
 
@@ -26,6 +27,8 @@ class RatedEnvironment:
         Rewards of the outcomes 1..K.
     n_candidates : int
         Size of the action sets.
+    sparse : bool
+        Whether the features of an action set are a CSR array, whose numbers are those of the dense one.
 
     Raises
     ------
@@ -47,6 +50,7 @@ class RatedEnvironment:
         groups: ArrayLike,
         rewards: ArrayLike,
         n_candidates: int = 10,
+        sparse: bool = False,
     ) -> None:
         self._indices, outcomes, groups = np.asarray(indices), np.asarray(outcomes), np.asarray(groups)
         self.n_features = as_integer("n_features", n_features, minimum=1)
@@ -72,6 +76,7 @@ class RatedEnvironment:
         if not self._rows:
             raise ValueError(f"groups must have one with at least {self.n_candidates} rows (n_candidates)")
         self._probabilities = np.eye(self.rewards.size + 1)[outcomes]
+        self._sparse_rows = self._all_sparse_rows() if as_flag("sparse", sparse) else None
 
     def instance(self, rng: np.random.Generator) -> RatedEnvironment:
         """The data themselves: there is nothing to draw."""
@@ -82,10 +87,22 @@ class RatedEnvironment:
         rows = rng.choice(self._rows[rng.integers(len(self._rows))], self.n_candidates, replace=False)
         return ActionSet(self._features(rows), self._probabilities[rows])
 
-    def _features(self, rows: NDArray[np.intp]) -> Array:
+    def _features(self, rows: NDArray[np.intp]) -> Array | csr_array:
+        if self._sparse_rows is not None:
+            return self._sparse_rows[rows]
         indices = self._indices[rows]
         # The index -1, which stands for no feature, writes into an extra last column, which is dropped.
         features = np.zeros((len(rows), self.n_features + 1))
         np.put_along_axis(features, indices, 1.0, axis=1)
         features = features[:, :-1]
         return np.asarray(features / np.linalg.norm(features, axis=1, keepdims=True))
+
+    def _all_sparse_rows(self) -> csr_array:
+        """The rows of all data in CSR format, a feature that a row names twice once."""
+        indices = np.sort(self._indices, axis=1)
+        is_feature = indices >= 0
+        is_feature[:, 1:] &= indices[:, 1:] != indices[:, :-1]
+        counts = is_feature.sum(axis=1)
+        starts = np.concatenate(([0], np.cumsum(counts)))
+        values = np.repeat(1.0 / np.sqrt(counts), counts)
+        return csr_array((values, indices[is_feature], starts), shape=(len(indices), self.n_features))

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from mlogb_core._ownership import Owned
 from mlogb_core._state import as_generator, generator_from, generator_state
+from mlogb_core._validation import is_sparse
 from mlogb_core.propensity import Propensities
 
 
@@ -61,7 +62,8 @@ class RandomPolicy(Owned):
 
 
 def _number_of(actions: ArrayLike) -> int:
-    n_actions = len(np.atleast_1d(np.asarray(actions)))
+    rows = actions if is_sparse(actions) else np.atleast_1d(np.asarray(actions))
+    n_actions = int(rows.shape[0])
     if n_actions < 1:
         raise ValueError("actions must have shape (n, d) with n >= 1, got n = 0")
     return n_actions

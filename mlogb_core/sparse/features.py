@@ -15,6 +15,11 @@ with F triangular of order u = k + p. So q takes the products of x with the rows
 cost nothing, and a product with F. Only a rebuild costs a multiple of d, and of d only the features that a
 played action has had: it multiplies out the directions that the state still needs, which become the columns
 D, and forgets the actions.
+
+Where d is large, most rebuilds are *short* ones. They keep the directions of D as they are and multiply out
+only what the other needed directions have of the actions: *middle* columns, which are zero outside the
+features of the actions since the last whole rebuild. R then holds D, the middle columns and the recent
+actions. A whole rebuild follows when the short ones have cost as much.
 """
 
 from __future__ import annotations
@@ -36,6 +41,12 @@ _RANK_TOLERANCE = 1e-13
 # A rebuild follows when the coefficients in a row of F add up to more: the inner products of the columns of U
 # are then wrong by up to the square of this, in units of roundoff.
 _LONGEST = 100.0
+# A short rebuild that leaves a larger share of this is replaced by a whole one.
+_SHORT_SHARE = 0.25
+# A feature of a middle column costs as much in a short rebuild as this many features in a whole one.
+_MIDDLE_COST = 4
+# Middle columns are used where there are this many times more features than coordinates without them.
+_WIDE = 8
 # Number of features that a rebuild treats at once.
 _BLOCK = 4096
 
@@ -58,18 +69,21 @@ class SparseFeatures(Owned):
         Number of coordinates; those that are not in use are 0.
     used : int
         u, the number of coordinates in use.
-    rebuilds, careful : int
-        Number of rebuilds, and of actions so near to the span of U that the part outside was computed from
-        all their numbers.
+    rebuilds, short, careful : int
+        Number of rebuilds, of the short ones among them, and of actions so near to the span of U that the
+        part outside was computed from all their numbers.
     """
 
     def __init__(self, n_features: int, n_state: int, period: int) -> None:
         self.n_features, self.n_state, self.period = n_features, n_state, period
-        self.spare = max(1, n_state // 10)
-        self.size = min(n_state + self.spare + period, n_features)
+        self.spare = max(1, n_state // 20)
+        self.size = min(self._most_coordinates(), n_features)
         self.is_identity = self.size == n_features
-        self.used = self.dense = self.recent = self.rebuilds = self.careful = 0
-        self._work = 0.0
+        self.used = self.dense = self.middle = self.recent = 0
+        self.rebuilds = self.short = self.careful = 0
+        # Number of dense columns since the last whole rebuild, before the careful path has added any.
+        self._base = 0
+        self._longest = self._work = 0.0
         self._place = np.full(n_features, -1, dtype=np.int32)
         self._touched = 0
         self._columns = np.zeros((0, n_state + self.spare))
@@ -79,6 +93,30 @@ class SparseFeatures(Owned):
         self._starts = np.zeros(period + 1, dtype=np.int64)
         self._features = np.zeros(0, dtype=np.int32)
         self._values = np.zeros(0)
+        self._middle_place = np.zeros(0, dtype=np.int32)
+        self._middle_features = np.zeros(0, dtype=np.int32)
+        self._middle_columns = np.zeros((0, 0))
+        self._middle_work = 0
+
+    @property
+    def _has_middle(self) -> bool:
+        """Whether there are so many features that middle columns pay."""
+        return self.n_features > _WIDE * (self.n_state + self.spare + self.period)
+
+    def _most_coordinates(self) -> int:
+        return self.n_state * (2 if self._has_middle else 1) + self.spare + self.period
+
+    @property
+    def _is_recent(self) -> Any:
+        """Which rows of R are recent actions, (u,)."""
+        result = ~self._is_dense[: self.used]
+        result[self._middle_rows] = False
+        return result
+
+    @property
+    def _middle_rows(self) -> slice:
+        """Which rows of R are middle columns."""
+        return slice(self._base, self._base + self.middle)
 
     # -- the map
     def coordinates(self, actions: csr_array) -> Array:
@@ -105,8 +143,11 @@ class SparseFeatures(Owned):
         local = csr_array((data, columns, counts), shape=(n, self._touched))
         is_dense = self._is_dense[: self.used]
         products[:, is_dense] = (local @ self._columns[: self._touched])[:, : self.dense]
+        if self.middle:
+            chosen = local[:, self._middle_features]
+            products[:, self._middle_rows] = chosen @ self._middle_columns
         if self.recent:
-            products[:, ~is_dense] = self._recent_products(data, columns, counts)
+            products[:, self._is_recent] = self._recent_products(data, columns, counts)
         return products
 
     def _recent_products(self, data: Array, columns: Any, counts: Any) -> Array:
@@ -157,7 +198,9 @@ class SparseFeatures(Owned):
         row[:u] -= overlap @ self._rows[:u, :u]
         inside += overlap
         outside = math.sqrt(float(row @ (self._gram[: u + 1, : u + 1] @ row)))
-        self._rows[u, : u + 1] = row / outside
+        row /= outside
+        self._rows[u, : u + 1] = row
+        self._longest = max(self._longest, float(np.abs(row).sum()))
         s = self.recent
         start, end = int(self._starts[s]), int(self._starts[s]) + action.nnz
         if end > self._values.size:
@@ -195,6 +238,7 @@ class SparseFeatures(Owned):
         self._gram[u, u] = 1.0
         self._rows[u, :u] = -(self._rows[:u, :u] @ products) @ self._rows[:u, :u]
         self._rows[u, u] = 1.0
+        self._longest = max(self._longest, float(np.abs(self._rows[u, : u + 1]).sum()))
         self._is_dense[u] = True
         self.dense += 1
         self.used += 1
@@ -210,9 +254,11 @@ class SparseFeatures(Owned):
         self._touched += new.size
         if self._touched > len(self._columns):
             room = min(max(self._touched, len(self._columns) * 6 // 5, 256), self.n_features)
-            columns = np.zeros((room, self._columns.shape[1]))
-            columns[: len(self._columns)] = self._columns
-            self._columns = columns
+            # In place, so that old and new columns are not in memory together; no view of them is kept.
+            self._columns.resize((room, self._columns.shape[1]), refcheck=False)
+            places = np.full(room, -1, dtype=np.int32)
+            places[: self._middle_place.size] = self._middle_place
+            self._middle_place = places
 
     def _raw(self) -> csr_array:
         """The recent actions as the columns of a matrix, (touched, recent)."""
@@ -224,15 +270,38 @@ class SparseFeatures(Owned):
         """Products of a vector over the touched features with the rows of R, (u,)."""
         products, is_dense = np.empty(self.used), self._is_dense[: self.used]
         products[is_dense] = (vector @ self._columns[: self._touched])[: self.dense]
-        products[~is_dense] = self._raw().T @ vector
+        products[self._middle_rows] = vector[self._middle_features] @ self._middle_columns
+        products[self._is_recent] = self._raw().T @ vector
         return products
 
     def _combination(self, coefficients: Array) -> Array:
         """Combinations of the rows of R, multiplied out over the touched features, (touched, k)."""
         is_dense = self._is_dense[: self.used]
         out = self._columns[: self._touched, : self.dense] @ coefficients[:, is_dense].T
-        out += self._raw() @ coefficients[:, ~is_dense].T
+        features, later = self._later_part(coefficients)
+        out[features] += later
         return np.asarray(out)
+
+    def _later_part(self, coefficients: Array) -> tuple[Any, Array]:
+        """Combinations of the middle columns and the recent actions, with the features that they have.
+
+        Returns
+        -------
+        features : (n,) int array
+            The places of those features, increasing.
+        numbers : (n, k) array
+        """
+        end = self._starts[self.recent]
+        features = np.union1d(self._middle_features, self._features[:end])
+        numbers = np.zeros((features.size, len(coefficients)))
+        numbers[np.searchsorted(features, self._middle_features)] = (
+            self._middle_columns @ coefficients[:, self._middle_rows].T
+        )
+        columns = np.searchsorted(features, self._features[:end])
+        rows = self._values[:end], columns, self._starts[: self.recent + 1]
+        recent = csr_array(rows, shape=(self.recent, features.size))
+        numbers += recent.T @ coefficients[:, self._is_recent].T
+        return features, numbers
 
     # -- rebuilds
     def is_due(self) -> bool:
@@ -243,13 +312,12 @@ class SparseFeatures(Owned):
             return True
         if not self.recent:
             return False
-        u = self.used
-        if np.abs(self._rows[:u, :u]).sum(axis=1).max() > _LONGEST:
+        if self._longest > _LONGEST:
             return True
-        return self._work >= 2.0 * self._touched * u * self.n_state
+        return self._work >= 2.0 * self._touched * self.used * self.n_state
 
-    def rebuild(self, directions: Array, n_state: int) -> None:
-        """Keep only the given directions of the coordinates.
+    def rebuild(self, directions: Array, n_state: int) -> Array:
+        r"""Keep the given directions of the coordinates, and after a short rebuild also those of D.
 
         Parameters
         ----------
@@ -258,37 +326,95 @@ class SparseFeatures(Owned):
         n_state : int
             The largest number of directions that the state needs from here on; where it has grown, so has the
             number of coordinates.
+
+        Returns
+        -------
+        (u, k') array
+            The directions that are kept, whose span contains the given ones: an action with the coordinates q
+            has the coordinates :math:`V^\top q` from here on.
         """
+        self.rebuilds += 1
+        self._work = 0.0
+        if n_state <= self.n_state:
+            kept = self._rebuild_shortly(directions)
+            if kept is not None:
+                self.short += 1
+                return kept
+        self._rebuild_wholly(directions, n_state)
+        return directions
+
+    def _rebuild_wholly(self, directions: Array, n_state: int) -> None:
+        """Multiply out the given directions over all features that have been played."""
         k, t = directions.shape[1], self._touched
         coefficients = directions.T @ self._rows[: self.used, : self.used]
-        is_dense, raw = self._is_dense[: self.used], self._raw()
-        dense_part, raw_part = coefficients[:, is_dense].T, coefficients[:, ~is_dense].T
-        dense = self.dense
+        dense_part, dense = coefficients[:, self._is_dense[: self.used]].T, self.dense
+        features, later = self._later_part(coefficients)
         self._make_room(max(n_state, k))
         gram = np.zeros((k, k))
         for start in range(0, t, _BLOCK):
             stop = min(start + _BLOCK, t)
             block = self._columns[start:stop, :dense] @ dense_part
-            block += raw[start:stop] @ raw_part
+            first, last = np.searchsorted(features, (start, stop))
+            block[features[first:last] - start] += later[first:last]
             self._columns[start:stop, :k] = block
             self._columns[start:stop, k:] = 0.0
             gram += block.T @ block
+        self._middle_place[self._middle_features] = -1
+        self._middle_features, self._middle_columns = self._middle_features[:0], np.zeros((0, 0))
+        self._middle_work = 0
+        self._restart(gram, k)
+
+    def _rebuild_shortly(self, directions: Array) -> Array | None:
+        """Multiply out only what the directions have of middle columns and recent actions.
+
+        None if a whole rebuild is to be preferred, or if coefficients would become too long.
+        """
+        base, u, end = self._base, self.used, self._starts[self.recent]
+        if not self._has_middle or not base or self.dense > base:
+            return None
+        work = self._middle_work + _MIDDLE_COST * (self._middle_features.size + int(end))
+        if work > self._touched:
+            return None
+        outside = np.linalg.qr(directions[base:])[0]
+        coefficients = outside.T @ self._rows[base:u, :u]
+        features, columns = self._later_part(coefficients)
+        columns /= np.linalg.norm(columns, axis=0)
+        k = columns.shape[1]
+        gram = np.empty((base + k, base + k))
+        gram[:base, :base] = self._gram[:base, :base]
+        gram[base:, base:] = columns.T @ columns
+        gram[base:, :base] = columns.T @ self._columns[features, :base]
+        gram[:base, base:] = gram[base:, :base].T
+        rows = invert_triangle(cholesky(gram.copy()))
+        if np.abs(rows).sum(axis=1).max() > _SHORT_SHARE * _LONGEST:
+            return None
+        self._middle_features, self._middle_columns = features.astype(np.int32), columns
+        self._middle_place[features] = np.arange(features.size, dtype=np.int32)
+        self._middle_work = work
+        self._restart(gram, base)
+        kept = np.zeros((u, base + k))
+        kept[:base, :base] = np.eye(base)
+        kept[base:, base:] = outside
+        return kept
+
+    def _restart(self, gram: Array, base: int) -> None:
+        """Begin with the dense and the middle columns that have these inner products, without actions."""
+        k = len(gram)
         self._rows[:], self._gram[:], self._is_dense[:] = 0.0, 0.0, False
         self._gram[:k, :k] = gram
         if k:
             self._rows[:k, :k] = invert_triangle(cholesky(gram.copy()))
-        self._is_dense[:k] = True
-        self.used = self.dense = k
-        self.recent = 0
-        self.rebuilds += 1
-        self._work = 0.0
+        self._longest = float(np.abs(self._rows[:k, :k]).sum(axis=1).max(initial=0.0))
+        self._is_dense[:base] = True
+        self.dense = self._base = base
+        self.used, self.middle, self.recent = k, k - base, 0
 
     def _make_room(self, n_state: int) -> None:
         """Make the arrays large enough for a state of so many directions."""
         if n_state <= self.n_state:
             return
-        self.n_state, self.spare = n_state, max(1, n_state // 10)
-        self.size = n_state + self.spare + self.period
+        self.n_state, self.spare = n_state, max(1, n_state // 20)
+        self.size = self._most_coordinates()
         self._rows, self._gram = np.zeros((self.size, self.size)), np.zeros((self.size, self.size))
         self._is_dense = np.zeros(self.size, dtype=bool)
         more = n_state + self.spare - self._columns.shape[1]
@@ -306,8 +432,13 @@ class SparseFeatures(Owned):
             "n_state": self.n_state,
             "period": self.period,
             "rebuilds": self.rebuilds,
+            "short": self.short,
             "careful": self.careful,
+            "base": self._base,
             "work": self._work,
+            "middle_work": self._middle_work,
+            "middle_features": self._middle_features.copy(),
+            "middle_columns": self._middle_columns.copy(),
             "touched": features,
             "columns": self._columns[:t, : self.dense].copy(),
             "rows": self._rows[:u, :u].copy(),
@@ -329,8 +460,13 @@ class SparseFeatures(Owned):
         """
         sizes = (as_integer(name, take(state, name), 1) for name in ("n_features", "n_state", "period"))
         result = cls(*sizes)
-        result.rebuilds, result.careful = int(take(state, "rebuilds")), int(take(state, "careful"))
+        names = "rebuilds", "short", "careful", "base", "middle_work"
+        result.rebuilds, result.short, result.careful, result._base, result._middle_work = (
+            as_integer(name, take(state, name), 0) for name in names
+        )
         result._work = as_non_negative("work", take(state, "work"))
+        middle = as_finite("middle_columns", take(state, "middle_columns"))
+        features = np.array(take(state, "middle_features"), dtype=np.int32)
         touched, columns = np.asarray(take(state, "touched")), as_finite("columns", take(state, "columns"))
         is_dense, starts = np.asarray(take(state, "is_dense")), np.asarray(take(state, "starts"))
         u, recent, dense = len(is_dense), len(starts) - 1, int(is_dense.sum())
@@ -340,11 +476,12 @@ class SparseFeatures(Owned):
             "gram": (u, u),
             "recent_features": (int(starts[-1]),),
             "recent_values": (int(starts[-1]),),
+            "middle_columns": (features.size, middle.shape[-1]),
         }
         for name, shape in expected.items():
             if np.shape(take(state, name)) != shape:
                 raise ValueError(f"{name} must have shape {shape}, got {np.shape(state[name])}")
-        if u > result.size or recent > result.period or u - dense != recent:
+        if u > result.size or recent > result.period or u - dense - middle.shape[1] != recent:
             raise ValueError(f"is_dense and starts must fit {result.size} coordinates, got {u} and {recent}")
         result._touch(touched)
         result._columns[: len(touched), :dense] = columns
@@ -353,5 +490,8 @@ class SparseFeatures(Owned):
         result._starts[: recent + 1] = starts
         result._features = np.array(state["recent_features"], dtype=np.int32)
         result._values = np.array(state["recent_values"], dtype=np.float64)
-        result.used, result.dense, result.recent = u, dense, recent
+        result._middle_features, result._middle_columns = features, middle.copy()
+        result._middle_place[features] = np.arange(features.size, dtype=np.int32)
+        result._longest = float(np.abs(result._rows[:u, :u]).sum(axis=1).max(initial=0.0))
+        result.used, result.dense, result.middle, result.recent = u, dense, middle.shape[1], recent
         return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,6 +27,13 @@ from mlogb_core.sparse.features import SparseFeatures
 
 #: The largest number of rounds between two rebuilds.
 PERIOD = 200
+
+
+class SelectedRow(NamedTuple):
+    """The features and the values of the selected action."""
+
+    indices: Any
+    values: Array
 
 
 class SparsePolicy(Owned):
@@ -98,12 +105,16 @@ class SparsePolicy(Owned):
         if not self.features.is_identity:
             self.policy.change_features(np.zeros((0, 0)), self.features.size)
         self.policy.n_features = n_features
-        self._selected: csr_array | None = None
+        self._selected: SelectedRow | None = None
 
     @property
     def margin(self) -> float:
         """Decision margin of the last `select`."""
         return self.policy.margin
+
+    @margin.setter
+    def margin(self, value: float) -> None:
+        self.policy.margin = value
 
     @property
     def rounds(self) -> int:
@@ -161,7 +172,8 @@ class SparsePolicy(Owned):
         """
         rows, squares = as_sparse_actions(actions, self.features.n_features)
         action = self.policy.select_among(self.features.coordinates(rows), squares)
-        self._selected = rows[[action]]
+        entries = slice(rows.indptr[action], rows.indptr[action + 1])
+        self._selected = SelectedRow(rows.indices[entries].copy(), rows.data[entries].copy())
         return action
 
     def update(self, action: ArrayLike | csr_array, outcome: int) -> None:
@@ -192,7 +204,7 @@ class SparsePolicy(Owned):
         state |= {f"features.{key}": value for key, value in self.features.state_dict().items()}
         if self._selected is not None:
             state |= {"selected.indices": self._selected.indices.copy()}
-            state |= {"selected.values": self._selected.data.copy()}
+            state |= {"selected.values": self._selected.values.copy()}
         return state
 
     @classmethod
@@ -219,7 +231,8 @@ class SparsePolicy(Owned):
             values, indices = take(state, "selected.values"), state["selected.indices"]
             d = policy.features.n_features
             row = csr_array((values, indices, [0, len(indices)]), shape=(1, d))
-            policy._selected = as_sparse_action(row, d)[0]
+            row, _ = as_sparse_action(row, d)
+            policy._selected = SelectedRow(row.indices, row.data)
         return policy
 
     def _rebuild(self) -> None:
@@ -228,7 +241,7 @@ class SparsePolicy(Owned):
         curvature = cast(LowRankCurvature, self.policy.curvature)
         rows = curvature.basis.reshape(-1, features.size), self.policy.parameter
         directions = np.linalg.qr(np.concatenate(rows)[:, : features.used].T)[0]
-        features.rebuild(directions, _state_size(curvature))
+        directions = features.rebuild(directions, _state_size(curvature))
         self.policy.change_features(directions, features.size)
 
 
@@ -249,5 +262,5 @@ def _part(state: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {key.removeprefix(prefix): state[key] for key in state if key.startswith(prefix)}
 
 
-def _same(left: csr_array, right: csr_array) -> bool:
-    return np.array_equal(left.indices, right.indices) and np.array_equal(left.data, right.data)
+def _same(selected: SelectedRow, row: csr_array) -> bool:
+    return np.array_equal(selected.indices, row.indices) and np.array_equal(selected.values, row.data)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers import EPS, softmax
+from scipy.sparse import csr_array
 
 from mlogb_core.environments import (
     ActionSet,
     LabelledEnvironment,
     RatedEnvironment,
+    SparseEnvironment,
     SyntheticEnvironment,
     SyntheticInstance,
 )
@@ -313,9 +315,31 @@ def test_rated_draws_differ_and_repeat():
     assert any(not np.array_equal(draws[0], other) for other in draws[2:])
 
 
+def test_sparse_candidates_are_the_dense_ones_to_the_bit():
+    rng = np.random.default_rng(3)
+    data = {
+        "indices": rng.integers(-1, 9, (60, 4)).astype(np.int32) * [[1, 1, 1, 0]],  # some repeated, some -1
+        "n_features": 9,
+        "outcomes": rng.integers(0, 3, 60),
+        "groups": rng.integers(0, 3, 60),
+        "n_candidates": 8,
+    }
+    for seed in range(5):
+        sparse, dense = (
+            rated(sparse=flag, **data).actions(np.random.default_rng(seed)) for flag in (True, False)
+        )
+        assert isinstance(sparse.features, csr_array)
+        assert sparse.features.has_canonical_format
+        np.testing.assert_array_equal(sparse.features.toarray(), dense.features)
+        np.testing.assert_array_equal(sparse.probabilities, dense.probabilities)
+        np.testing.assert_array_equal(sparse.row(3).toarray()[0], dense.row(3))
+        assert sparse.outcome(3, 0.5) == dense.outcome(3, 0.5)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"sparse": 1}, "sparse must be True or False"),
         ({"outcomes": [0, 1, 2]}, "indices, outcomes and groups must have shapes"),
         ({"outcomes": [0, 1, 2, 3]}, r"outcomes must be integers in 0\.\.2"),
         ({"indices": np.array([[0, 3]] * 4)}, r"indices must be integers in -1\.\.2"),
@@ -329,3 +353,41 @@ def test_rated_draws_differ_and_repeat():
 def test_rated_rejects(changes, message):
     with pytest.raises(ValueError, match=message):
         rated(**changes)
+
+
+# Sparse --------------------------------------------------------------------------------------------
+
+
+def test_sparse_actions_are_unit_vectors_with_the_models_probabilities():
+    environment = SparseEnvironment(500, REWARDS, parameter_norm=3.0, n_nonzeros=7, n_actions=12)
+    instance = environment.instance(np.random.default_rng(0))
+    assert np.std(instance.parameter) == pytest.approx(1.5, rel=0.05)
+    seen = np.zeros(500)
+    for seed in range(40):
+        drawn = instance.actions(np.random.default_rng(seed))
+        assert isinstance(drawn.features, csr_array)
+        assert drawn.features.has_canonical_format
+        assert (np.diff(drawn.features.indptr) == 7).all()
+        rows = drawn.features.toarray()
+        np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, rtol=4 * EPS)
+        expected = [softmax(instance.parameter @ x) for x in rows]
+        np.testing.assert_allclose(drawn.probabilities, expected, rtol=1e-12)
+        seen += (rows != 0).sum(axis=0)
+    assert seen.sum() == 40 * 12 * 7
+    assert np.count_nonzero(seen) > 490  # 500 features, each offered 6.7 times in the mean
+    again = instance.actions(np.random.default_rng(39)).features
+    np.testing.assert_array_equal(again.toarray(), rows)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_nonzeros": 6}, "n_nonzeros must be at most n_features = 5, got 6"),
+        ({"n_nonzeros": 0}, "n_nonzeros must be at least 1"),
+        ({"n_actions": 0}, "n_actions must be at least 1"),
+        ({"parameter_norm": 0.0}, "parameter_norm must be positive"),
+    ],
+)
+def test_sparse_rejects(changes, message):
+    with pytest.raises(ValueError, match=message):
+        SparseEnvironment(5, REWARDS, **{"parameter_norm": 1.0, "n_nonzeros": 2} | changes)

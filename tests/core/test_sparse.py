@@ -8,10 +8,11 @@ import pickle
 
 import numpy as np
 import pytest
-from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
+from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix, dok_array
 
 from mlogb_core import (
     ConstantRadius,
+    RandomPolicy,
     TheoremRadius,
     budgeted_eofd,
     compensated_eofd,
@@ -19,8 +20,14 @@ from mlogb_core import (
     first_order,
     oful,
     robust_eofd,
+    thompson,
 )
-from mlogb_core.sparse import SparseFeatures, SparsePolicy
+from mlogb_core.batch import select_many
+from mlogb_core.environments import SparseEnvironment
+from mlogb_core.literal import LiteralEOFD
+from mlogb_core.printed import PrintedEOFD
+from mlogb_core.simulation import run_trial, trial_streams
+from mlogb_core.sparse import SparseFeatures, SparsePolicy, features
 
 D = 400
 SETTINGS = {"regularization": 1.0, "step_size": 2.0, "norm_bound": 1.0, "radius": ConstantRadius(0.05)}
@@ -116,6 +123,73 @@ def test_the_game_is_that_of_dense_rows(stream, K, m, compiled):
         assert sparse.features.careful  # the actions lie near the span of the coordinates
 
 
+@pytest.fixture
+def short_rebuilds(monkeypatch):
+    """Let every rebuild be a short one that can."""
+    monkeypatch.setattr(features, "_MIDDLE_COST", 0)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("K", "m"), [(1, 8), (3, 3)])
+@pytest.mark.parametrize("stream", [zipf, axes, with_zeros, of_all_lengths])
+@pytest.mark.each_value
+def test_the_game_is_that_of_dense_rows_when_rebuilds_are_short(stream, K, m, compiled, short_rebuilds):
+    rows = stream(np.random.default_rng(7))
+    sparse, dense, error = play_both(maker(K, m, compiled), rows, 150, period=20)
+    assert error <= 1e-11
+    expected = dense.curvature.spectrum()
+    np.testing.assert_allclose(sparse.policy.curvature.spectrum(), expected, atol=1e-11 * expected.max())
+    assert sparse.features.short or (stream, K) == (zipf, 3)
+    assert sparse.features.rebuilds > sparse.features.short  # the first one has no directions to keep
+
+
+def test_rebuilds_are_short_until_they_have_cost_as_much_as_a_whole_one():
+    rng, d = np.random.default_rng(3), 5000
+    policy = SparsePolicy(maker(1, 4, compiled=True), d, period=10)
+    for start in range(0, d, 25):
+        action = csr_array((np.full(25, 0.2), np.arange(start, start + 25), [0, 25]), shape=(1, d))
+        policy.update(action, int(rng.integers(2)))
+    before, kinds = policy.features.rebuilds, []
+    for _ in range(400):
+        short = policy.features.short
+        policy.update(csr_array(sparse_rows(rng, 1, 4, d)), int(rng.integers(2)))
+        if policy.features.rebuilds > before:
+            before = policy.features.rebuilds
+            kinds.append(policy.features.short > short)
+    # Ten actions of four features: the n-th short rebuild costs 4 * 40 n, and all n of them 80 n (n + 1).
+    whole = np.flatnonzero(~np.array(kinds))
+    assert np.diff(whole).tolist() == [8] * (len(whole) - 1)  # seven short ones: 4,480 of 5,000
+    assert len(whole) >= 4
+
+
+def test_a_short_rebuild_keeps_the_directions_of_the_dense_columns(short_rebuilds):
+    rng, d = np.random.default_rng(6), 3000
+    few = SparseFeatures(d, 4, 20)
+
+    def extend():
+        for row in sparse_rows(rng, 20, 4, d):
+            few.extend(csr_array(row[None]), 1.0)
+
+    def vectors(coordinates):
+        return few.vectors(np.pad(coordinates.T, ((0, 0), (0, few.size - len(coordinates)))))
+
+    extend()
+    few.rebuild(np.linalg.qr(rng.standard_normal((few.used, 4)))[0], 4)
+    for count in (1, 2, 3):
+        extend()
+        directions = np.linalg.qr(rng.standard_normal((few.used, 4)))[0]
+        before, wanted = vectors(np.eye(few.used, 4)), vectors(directions)
+        kept = few.rebuild(directions, 4)
+        assert few.short == count
+        assert kept.shape == (len(directions), 8)
+        np.testing.assert_allclose(kept.T @ kept, np.eye(8), atol=1e-14)
+        np.testing.assert_allclose(kept @ (kept.T @ directions), directions, atol=1e-14)
+        np.testing.assert_allclose(vectors(np.eye(8)[:, :4]), before, atol=1e-14)
+        np.testing.assert_allclose(vectors(kept.T @ directions), wanted, atol=1e-13)
+        inside = few.coordinates(csr_array(wanted))[:, :8]
+        np.testing.assert_allclose(inside @ inside.T, np.eye(4), atol=1e-13)
+
+
 @pytest.mark.parametrize(
     ("make", "options"),
     [
@@ -205,10 +279,10 @@ def test_memory_grows_with_the_features_that_were_played():
 # -- states ----------------------------------------------------------------------------------------------
 
 
-def half_played(compiled=False, selected=False):
+def half_played(compiled=False, selected=False, period=30, stream=zipf):
     rng = np.random.default_rng(4)
-    rows = zipf(rng)
-    policy = SparsePolicy(maker(2, 4, compiled), D, 30)
+    rows = stream(rng)
+    policy = SparsePolicy(maker(2, 4, compiled), D, period)
     for t in range(47):
         actions = csr_array(rows(t))
         policy.update(actions[[policy.select(actions)]], t % 3)
@@ -241,6 +315,21 @@ def test_a_saved_policy_continues_to_the_bit(again, selected, compiled):
     assert policy.features.rebuilds == other.features.rebuilds > 1
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_policy_with_middle_columns_continues_to_the_bit(compiled, short_rebuilds):
+    policy, ahead = half_played(compiled, period=10, stream=of_all_lengths)
+    assert policy.features.middle
+    others = [again(policy) for again in (saved, copy.copy)]
+    for t, actions in enumerate(ahead):
+        chosen = policy.select(actions)
+        for one in (policy, *others):
+            assert one.select(actions) == chosen
+            one.update(actions[[chosen]], t % 3)
+    for one in others:
+        assert np.array_equal(policy.parameter, one.parameter)
+        assert policy.features.short == one.features.short > 3
+
+
 @pytest.mark.parametrize("entry", ["features.rows", "features.starts", "policy.parameter", "features.period"])
 def test_a_state_without_an_entry_is_refused_by_its_name(entry):
     state = half_played()[0].state_dict()
@@ -253,6 +342,60 @@ def test_a_state_whose_parts_do_not_fit_is_refused():
     state = half_played()[0].state_dict()
     with pytest.raises(ValueError, match="columns must have shape"):
         SparsePolicy.from_state(state | {"features.columns": state["features.columns"][1:]})
+
+
+# -- simulation ------------------------------------------------------------------------------------------
+
+
+class Dense:
+    """The same problem with dense actions."""
+
+    def __init__(self, environment):
+        self.environment, self.rewards, self.n_features = (
+            environment,
+            environment.rewards,
+            environment.n_features,
+        )
+
+    def instance(self, rng):
+        self.drawn = self.environment.instance(rng)
+        return self
+
+    def actions(self, rng):
+        candidates = self.drawn.actions(rng)
+        return candidates._replace(features=candidates.features.toarray())
+
+
+def test_a_trial_with_sparse_actions_is_that_with_dense_ones():
+    rewards = [0.5, 1.0]
+    problem = SparseEnvironment(D, rewards, parameter_norm=3.0, n_nonzeros=6, n_actions=5)
+    seen = []
+
+    def played(environment, fast):
+        streams = trial_streams(3, "sparse", 0)
+        policies = {
+            "eofd": fast(),
+            "oful": oful(D, rewards, **SETTINGS),
+            "thompson": thompson(D, rewards, sketch_size=4, rng=streams.policy("thompson"), **SETTINGS),
+            "printed": PrintedEOFD(D, rewards, sketch_size=4, **SETTINGS),
+            "literal": LiteralEOFD(D, rewards, sketch_size=4, **SETTINGS),
+            "random": RandomPolicy(streams.policy("random")),
+        }
+        return run_trial(environment, policies, 25, streams, seen.append)
+
+    sparse = played(problem, lambda: SparsePolicy(maker(2, 4), D, 20))
+    dense = played(Dense(problem), lambda: maker(2, 4)(D))
+    for name in ("n_actions", "action", "outcome", "reward", "regret"):
+        np.testing.assert_array_equal(getattr(sparse, name), getattr(dense, name), err_msg=name)
+    assert sparse.action[:, -1].max() > 0  # random play knows how many rows there are
+    assert [type(one.candidates.features) for one in (seen[0], seen[-1])] == [csr_array, np.ndarray]
+
+
+def test_the_choices_for_many_sparse_contexts_are_those_for_each():
+    policy, ahead = half_played()
+    assert select_many(policy, ahead).tolist() == [policy.select(actions) for actions in ahead]
+    dense = maker(2, 4)(D)
+    assert select_many(dense, ahead).tolist() == [dense.select(actions.toarray()) for actions in ahead]
 
 
 # -- inputs ----------------------------------------------------------------------------------------------
@@ -294,8 +437,20 @@ def raw(data, indices, indptr=(0, 2), d=D):
         (csc_array(np.eye(2, D)), "got the format 'csc'"),
         (csr_array(np.eye(2, D - 1)), rf"actions must have shape \(n, {D}\) with n >= 1, got \(2, {D - 1}\)"),
         (csr_array((0, D)), r"got \(0, 400\)"),
-        (csr_array(np.where(np.eye(2, D), np.inf, 0.0)), "actions must be finite, got inf"),
-        (csr_array(np.where(np.eye(2, D), np.nan, 0.0)), "actions must be finite, got nan"),
+        (
+            csr_array(np.where(np.eye(2, D, 7), np.inf, 0.0)),
+            r"actions must be finite, got inf at index \(0, 7\) of shape",
+        ),
+        (
+            csr_array(np.where(np.eye(2, D, -1), np.nan, 0.0)),
+            r"actions must be finite, got nan at index \(1, 0\) of shape",
+        ),
+        (
+            raw([1e308, 1e308], [3, 3]),
+            r"actions must be finite, got inf at index \(0, 3\) of shape",
+        ),  # their sum
+        (raw([1.0, 2.0], [0, 2**40]), rf"actions must have indices in 0..{D - 1}, got {2**40}"),
+        (dok_array(np.eye(2, D)), "got the format 'dok'"),
         (csr_array(np.eye(2, D) * 1j), "actions must be an array of real numbers, got dtype complex128"),
         (raw([1.0, 2.0], [0, D]), rf"actions must have indices in 0..{D - 1}, got {D}"),
         (raw([1.0, 2.0], [-1, 3]), r"actions must have indices in 0..399, got -1"),
@@ -359,24 +514,24 @@ def test_a_full_matrix_has_no_few_directions():
 
 def test_coordinates_keep_inner_products_of_what_was_played():
     rng = np.random.default_rng(6)
-    features = SparseFeatures(D, 5, 60)
+    few = SparseFeatures(D, 5, 60)
     rows = sparse_rows(rng, 40, 4) * rng.uniform(0.1, 10, (40, 1))
     for row in rows:
-        features.extend(csr_array(row[None]), float(row @ row))
-    inside = features.coordinates(csr_array(rows))
+        few.extend(csr_array(row[None]), float(row @ row))
+    inside = few.coordinates(csr_array(rows))
     np.testing.assert_allclose(inside @ inside.T, rows @ rows.T, atol=1e-12)
-    np.testing.assert_allclose(features.vectors(inside), rows, atol=1e-13)
+    np.testing.assert_allclose(few.vectors(inside), rows, atol=1e-13)
 
 
 def test_a_rebuild_keeps_the_directions_that_it_is_given():
     rng = np.random.default_rng(6)
-    features = SparseFeatures(D, 5, 60)
+    few = SparseFeatures(D, 5, 60)
     rows = sparse_rows(rng, 40, 4)
     for row in rows:
-        features.extend(csr_array(row[None]), 1.0)
-    directions = np.linalg.qr(rng.standard_normal((features.used, 3)))[0]
-    vectors = features.vectors(np.pad(directions.T, ((0, 0), (0, features.size - features.used))))
-    features.rebuild(directions, 5)
-    np.testing.assert_allclose(features.vectors(np.eye(3, features.size)), vectors, atol=1e-14)
-    new = features.coordinates(csr_array(vectors))
-    np.testing.assert_allclose(new, np.eye(3, features.size), atol=1e-14)
+        few.extend(csr_array(row[None]), 1.0)
+    directions = np.linalg.qr(rng.standard_normal((few.used, 3)))[0]
+    vectors = few.vectors(np.pad(directions.T, ((0, 0), (0, few.size - few.used))))
+    few.rebuild(directions, 5)
+    np.testing.assert_allclose(few.vectors(np.eye(3, few.size)), vectors, atol=1e-14)
+    new = few.coordinates(csr_array(vectors))
+    np.testing.assert_allclose(new, np.eye(3, few.size), atol=1e-14)

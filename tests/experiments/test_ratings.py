@@ -11,6 +11,9 @@ import pytest
 from compendium.experiments.data import DataError, load_fashion
 from compendium.experiments.problems import Classes, Rated, Source, rated
 from compendium.experiments.ratings import Ratings, load_insteval, load_movielens
+from mlogb_core import RidgeRadius, eofd
+from mlogb_core.simulation import run_trial, trial_streams
+from mlogb_core.sparse import SparsePolicy
 
 FILES = {
     "ml-100k.inter": "user_id:token\titem_id:token\trating:float\ttimestamp:float\n"
@@ -102,6 +105,44 @@ def test_the_candidates_of_a_round_are_ratings_by_one_person(movielens, monkeypa
     np.testing.assert_allclose(np.linalg.norm(drawn.features, axis=1), 1.0)
     assert sorted(drawn.probabilities.argmax(axis=1).tolist()) == [0, 4]  # user 1 gave one star and five
     assert problem.n_features == environment.n_features == drawn.features.shape[1]
+    sparse = problem.environment(sparse=True).actions(np.random.default_rng(1))
+    np.testing.assert_array_equal(sparse.features.toarray(), drawn.features)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["movielens", "insteval"])
+def test_three_thousand_rounds_with_sparse_actions_are_those_with_dense_ones(source):
+    problem, m = Rated(source=source), 20
+    try:
+        d = problem.n_features
+    except DataError as error:
+        pytest.skip(str(error))
+    settings = {"regularization": 1.0, "step_size": 1.0, "norm_bound": 10.0, "radius": RidgeRadius(1e-4)}
+
+    def make(n_features):
+        rewards = problem.environment().rewards
+        return eofd(n_features, rewards, sketch_size=m, compiled=True, **settings)
+
+    def played(policy, sparse):
+        streams, parameters = trial_streams(20, source, 0), []
+
+        def observe(one):
+            if one.number % 500 == 0:
+                parameters.append(policy.parameter.copy())
+
+        trial = run_trial(problem.environment(sparse), {"eofd": policy}, 3000, streams, observe)
+        return trial, np.array(parameters)
+
+    few = SparsePolicy(make, d)
+    assert not few.features.is_identity
+    (sparse, parameters), (dense, expected) = played(few, True), played(make(d), False)
+    np.testing.assert_array_equal(sparse.action, dense.action)
+    np.testing.assert_array_equal(sparse.regret, dense.regret)
+    error = float(np.abs(parameters - expected).max())
+    print(f"{source}: d = {d}, |dW| = {error:.1e}, {few.features.rebuilds} rebuilds")
+    assert error <= 1e-10
+    assert np.abs(expected).max() > 0.1
+    assert few.features.rebuilds > 5
 
 
 def test_each_class_of_images_is_the_outcome_of_one_candidate():

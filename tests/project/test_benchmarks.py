@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import importlib.util
 import json
 import shutil
 import subprocess
@@ -19,11 +20,25 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import cli, counts, figures, machine, memory, plan, regret, report, roofline, timing
+from benchmarks import (
+    cli,
+    counts,
+    figures,
+    machine,
+    markdown,
+    memory,
+    plan,
+    regret,
+    report,
+    roofline,
+    sparse,
+    timing,
+)
 from benchmarks.plan import Limits, Size
 from benchmarks.timing import Log
 from benchmarks.variants import FORMS, LIBRARY, Variant, build, missing_forms, take_over
 from compendium.system.provenance import sha256
+from mlogb_core.environments import ActionSet
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = tuple(form for form in FORMS if form not in missing_forms())
@@ -526,6 +541,132 @@ def test_a_record_of_another_version_is_not_redrawn(tmp_path, capsys, text):
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [report.RECORD]
 
 
+# Sparse actions
+
+
+def seat(name, d=90, **times):
+    return sparse.Seat(name, Size(1, d, 3), "new", None, [], 4, sparse.Times(**times))
+
+
+def test_rebuilds_are_part_of_the_mean_and_not_of_the_median():
+    steady = {"select": [0.001] * 4, "update": [0.002] * 4}
+    few = seat("sparse", actions=[0] * 6, rebuilds=[0.033], **steady)
+    dense = seat("dense", actions=[0, 0, 0, 1], select=[0.01] * 4, update=[0.02] * 4)
+    far = seat("sparse", 900, actions=[0] * 6, rebuilds=[0.063], **steady)
+    first, second, third = sparse.rows([few, dense, far])
+    assert (first["round_median_ms"], first["rebuild_ms"], first["rebuilds"]) == (3.0, 33.0, 1)
+    assert (first["rebuild_share_ms"], first["with_rebuilds_ms"]) == (5.0, 8.0)  # (33 - 3) / 6 and 3 + 5
+    assert (second["over_sparse"], second["over_sparse_with_rebuilds"]) == (10.0, 3.75)
+    assert (third["over_first"], third["over_first_with_rebuilds"]) == (1.0, 13.0 / 8.0)
+    assert [row["equal_actions"] for row in (first, second, third)] == [None, 0.75, None]
+    record = {"times": [first, second, third], "ratings": []}
+    (message,) = report.unequal_sparse(record)
+    assert "other choices than dense rows in 25.0%" in message
+
+
+class Told:
+    """A player that plays the action that it is told and notes what it was asked."""
+
+    rebuilds = 0
+
+    def __init__(self):
+        self.seen = []
+
+    def prepare(self, candidates):
+        return candidates
+
+    def select(self, prepared):
+        self.seen.append("select")
+        return 1
+
+    def update(self, prepared, action, outcome):
+        self.seen.append((action, outcome))
+        self.rebuilds += len(self.seen) == 8  # in the fourth round
+
+
+class Same:
+    """A source of one round again and again."""
+
+    def __init__(self, candidates):
+        self.candidates, self.taken = candidates, 0
+
+    def take(self, count):
+        self.taken += count
+        return [(self.candidates, 0.5)] * count
+
+
+def test_only_the_two_calls_are_timed_and_rebuilds_are_kept_apart():
+    candidates = ActionSet(np.eye(2), np.array([[1.0, 0.0], [0.0, 1.0]]))
+    told = [sparse.Seat(name, Size(1, 2, 1), "new", Told(), Same(candidates), 4) for name in "ab"]
+    sparse.play(told, 2, 1, FakeClock([0.25]))
+    for one in told:
+        assert len(one.times.actions) == 6  # two blocks of one untimed and two timed rounds
+        assert one.player.seen == ["select", (1, 1)] * 6
+        assert one.times.select == one.times.update == [0.25] * 4  # the fourth round was not timed
+        assert one.times.rebuilds == [0.5]
+
+
+def test_a_warm_up_has_every_feature_once_or_few():
+    chosen = sparse.quick()
+    every = list(sparse.warmup(Size(1, 500, 3), "all", chosen))
+    assert np.array_equal(np.sort(np.concatenate([action.indices for action, _ in every])), np.arange(500))
+    few = list(sparse.warmup(Size(1, 500, 3), "new", chosen))
+    assert len(few) == 6
+    assert {outcome for _, outcome in every} == {0, 1}
+
+
+def test_memory_with_sparse_actions_follows_the_features_that_were_played():
+    few, every = (
+        sparse.memory(Size(1, 50_000, 10), state, replace(sparse.SparsePlan(), block=4))
+        for state in sparse.STATES
+    )
+    assert few["peak_mb"] < 0.5 * every["peak_mb"]
+    assert 1.0 < every["held_mb"] / every["count_mb"] < 1.6
+    assert every["rebuilds"] > 0
+
+
+@pytest.fixture(scope="module")
+def sparse_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sparse")
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(arguments(folder, "--part", "sparse"))
+    assert stopped.value.code == 0
+    return folder
+
+
+@pytest.mark.slow
+def test_the_part_with_sparse_actions_can_be_measured_alone(sparse_run):
+    results = sparse_run / "results"
+    assert sorted(path.name for path in results.iterdir()) == ["README.md", report.SPARSE_RECORD]
+    record, page = report.stored_sparse(results), (results / "README.md").read_text()
+    assert record["quick"] is True
+    assert {row["equal_actions"] for row in record["times"]} <= {None, 1.0}
+    played = {(row["player"], row["state"], row["d"]) for row in record["times"]}
+    assert {("sparse", state, d) for state in sparse.STATES for d in (500, 900)} <= played
+    assert {("dense", state, 500) for state in sparse.STATES} <= played
+    assert "## Sparse actions" in page
+    assert "led to the same choice in every round" in page
+    assert ("Vowpal Wabbit" in str(record["left_out"])) is (importlib.util.find_spec("vowpalwabbit") is None)
+
+
+@pytest.mark.slow
+def test_the_other_parts_keep_their_section_and_the_page_shows_both(quick_run, tmp_path):
+    shutil.copytree(quick_run / "results", tmp_path / "results")
+    (tmp_path / "results" / report.SPARSE_RECORD).unlink()
+    before = (tmp_path / "results" / report.RECORD).read_bytes()
+    with pytest.raises(SystemExit):
+        cli.main(arguments(tmp_path, "--part", "sparse"))
+    assert (tmp_path / "results" / report.RECORD).read_bytes() == before
+    page = (tmp_path / "results" / "README.md").read_text()
+    assert page.index("## Memory") < page.index("## Sparse actions")
+
+
+def test_a_package_that_is_missing_leaves_its_player_out(monkeypatch):
+    monkeypatch.setitem(sys.modules, "vowpalwabbit", None)
+    with pytest.raises(ImportError):
+        sparse.VowpalWabbit(5, [1.0])
+
+
 def test_lines_can_be_told_apart_and_show_their_spread(quick_run):
     table = report.frame(stored(quick_run), "timings")
     figure = figures.time_against_features(table)
@@ -563,7 +704,7 @@ def test_the_border_of_the_map_runs_along_edges_between_faster_and_slower_cells(
     plt.close("all")
 
 
-@pytest.mark.parametrize("module", [plan, regret, report, roofline, timing])
+@pytest.mark.parametrize("module", [markdown, plan, regret, roofline, timing])
 def test_examples_of_the_docstrings(module):
     found = doctest.testmod(module)
     assert found.attempted > 0

@@ -36,8 +36,11 @@ class Rated(Problem):
         """The ratings."""
         return MOVIELENS if self.source == "movielens" else INSTEVAL
 
-    def environment(self) -> RatedEnvironment:
-        """The library's environment."""
+    def environment(self, sparse: bool = False) -> RatedEnvironment:
+        """The library's environment, whose action sets are CSR arrays if they are to be sparse.
+
+        The form of the actions is no part of the problem: a policy plays the same game with either.
+        """
         ratings = self.data_source.data
         return RatedEnvironment(
             ratings.indices,
@@ -46,4 +49,5 @@ class Rated(Problem):
             groups=ratings.groups,
             rewards=(0.25, 0.5, 0.75, 1.0),
             n_candidates=self.n_candidates,
+            sparse=sparse,
         )
