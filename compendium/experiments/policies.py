@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
+from compendium.experiments.peers import BayesianBandits, MABWiserLinUCB, VowpalWabbit
 from mlogb_core.policies import (
     Policy,
     RandomPolicy,
@@ -34,7 +35,21 @@ from mlogb_core.policies import (
 )
 from mlogb_core.printed import CholeskyOFUL, PrintedEOFD, PrintedOFUL
 from mlogb_core.radius import ConstantRadius
-from mlogb_core.rivals import CBSCFD, GLBOMD, OL2M, SGDTS, SOFUL, ECOLog, EpsilonGreedy, SquareCB
+from mlogb_core.rivals import (
+    CBSCFD,
+    GLBOMD,
+    MNLUCB,
+    MNLUCB2,
+    OFUGLB,
+    OL2M,
+    RSMNL,
+    SGDTS,
+    SOFUL,
+    Boudart,
+    ECOLog,
+    EpsilonGreedy,
+    SquareCB,
+)
 
 #: Arguments that a setting gives to a constructor: those of every Newton step, those of an optimistic policy,
 #: and those of an optimistic policy with a sketch.
@@ -133,6 +148,69 @@ class Stepping(Confident):
     step_size: PositiveFloat | None = None
 
 
+class Refitted(Confident):
+    """Those of `Confident`, and by which factor the number of rounds grows between refits; 1 is no wait."""
+
+    refit_growth: float = Field(default=1.1, ge=1.0, allow_inf_nan=False)
+
+
+class Planned(Refitted):
+    """Those of `Refitted`, and the `horizon`, the number of rounds; a setting does not know it."""
+
+    horizon: int = Field(default=1000, ge=2)
+
+
+class RarelyRefitted(Planned):
+    """Those of `Planned`; here `refit_growth` is that of the determinant of the Hessian."""
+
+    refit_growth: float = Field(default=2.0, ge=1.0, allow_inf_nan=False)
+
+
+class Exploring(Confident):
+    """Those of `Confident`, and the number of rounds of `exploration`; by default the theory ends it."""
+
+    exploration: int | None = Field(default=None, ge=0)
+
+
+class Wabbit(Parameters):
+    """How much an explorer of Vowpal Wabbit explores, in its own units, and its `learning_rate`."""
+
+    exploration: PositiveFloat
+    learning_rate: PositiveFloat = 0.5
+
+
+class SquareCBWabbit(Wabbit):
+    """Those of `Wabbit`; `exploration` is the factor of gamma, and a large one explores less."""
+
+    exploration: PositiveFloat = 10.0
+
+
+class RegCBWabbit(Wabbit):
+    """Those of `Wabbit`; `exploration` is the mellowness."""
+
+    exploration: PositiveFloat = 0.1
+
+
+class CoverWabbit(Wabbit):
+    """Those of `Wabbit`; `exploration` is psi, which rewards policies that differ."""
+
+    exploration: PositiveFloat = 1.0
+
+
+class LinearThompson(Parameters):
+    """The precisions of the prior of the weights and of the noise; a small one of the noise explores more."""
+
+    prior_precision: PositiveFloat = 1.0
+    noise_precision: PositiveFloat = 4.0
+
+
+class LinearUCB(Parameters):
+    """The factor of the width, `exploration`, and the ridge, `regularization`."""
+
+    exploration: float = Field(default=1.0, ge=0.0, allow_inf_nan=False)
+    regularization: PositiveFloat = 1.0
+
+
 class Batched(Scaled):
     """`scale` of the draws, `exploration` (the first batch in units of d), ridge and step size."""
 
@@ -161,6 +239,10 @@ class Entry:
         Its own parameters, with types, ranges and defaults.
     binary : bool
         Whether it plays problems with two outcomes (K = 1) alone.
+    fixed_actions : bool
+        Whether it plays problems alone in which the set of actions is the same in every round.
+    package : str or None
+        The package that it needs, one of the extra `peers`; the constructor says so where it is missing.
     """
 
     constructor: Callable[..., Policy]
@@ -169,6 +251,8 @@ class Entry:
     memory: Callable[..., int]
     parameters: type[Parameters] = Parameters
     binary: bool = False
+    fixed_actions: bool = False
+    package: str | None = None
 
 
 def _no_matrix(K: int, d: int, m: int) -> int:
@@ -207,6 +291,26 @@ def _full_matrix(K: int, d: int, m: int, matrices: int = 1) -> int:
 def _hessian(K: int, d: int, m: int, **_: Any) -> int:
     """Those of the full matrix."""
     return _full_matrix(K, d, m)
+
+
+def _hessian_and_factor(K: int, d: int, m: int, **_: Any) -> int:
+    """Count the inverse Hessian, and the Hessian and its factor at a refit; not the d numbers of a round."""
+    return _full_matrix(K, d, m, matrices=3)
+
+
+def _design_and_hessian(K: int, d: int, m: int, **_: Any) -> int:
+    """Count the inverse of the matrix of the actions, and the Hessian; not the d numbers of a round."""
+    return d**2 + _full_matrix(K, d, m)
+
+
+def _weights_of_wabbit(K: int, d: int, m: int, **_: Any) -> int:
+    """Count the table of Vowpal Wabbit: four single-precision numbers for each of 2**18 weights."""
+    return 2 * 2**18
+
+
+def _precision(K: int, d: int, m: int, **_: Any) -> int:
+    """Count the matrix of a linear model of the reward, and its inverse or factor."""
+    return 2 * d**2
 
 
 def _linear_sketch(K: int, d: int, m: int, **_: Any) -> int:
@@ -321,10 +425,57 @@ POLICIES: dict[str, Entry] = {
         SquareCB, ("sketch_size", *STEP, "rng"),
         Style("SquareCB, sketched", "#EE7733", (4, 4), "$Q$"), _returning_sketch, Scaled,
     ),
+    "mnl-ucb": Entry(
+        MNLUCB, ("norm_bound",), Style("MNL-UCB", "#1B9E77", (8, 1), "$M$"), _design_and_hessian, Planned,
+    ),
+    "mnl-ucb-2": Entry(
+        MNLUCB2, ("norm_bound",),
+        Style("MNL-UCB, 2nd order", "#7570B3", (8, 1, 1, 1), "$N$"), _hessian_and_factor, Refitted,
+    ),
+    "rs-mnl": Entry(
+        RSMNL, ("norm_bound",),
+        Style("RS-MNL", "#E7298A", (8, 1, 1, 1, 1, 1), "$R$"), _hessian_and_factor, RarelyRefitted,
+    ),
+    "ofuglb": Entry(
+        OFUGLB, ("norm_bound",),
+        Style("OFUGLB-e", "#66A61E", (3, 2), "$F$"), _hessian_and_factor, Refitted, binary=True,
+    ),
+    "boudart": Entry(
+        Boudart, ("norm_bound",),
+        Style("Boudart et al.", "#A6761D", (3, 2, 1, 2), "$B$"), _design_and_hessian, Exploring,
+        fixed_actions=True,
+    ),
+    "vw-squarecb": Entry(
+        partial(VowpalWabbit, explorer="squarecb"), ("rng",),
+        Style("VW SquareCB", "#800000", (1, 3, 4, 3), "$V$"), _weights_of_wabbit, SquareCBWabbit,
+        package="vowpalwabbit",
+    ),
+    "vw-regcb": Entry(
+        partial(VowpalWabbit, explorer="regcb"), ("rng",),
+        Style("VW RegCB", "#9A6324", (1, 3, 1, 1), "$W$"), _weights_of_wabbit, RegCBWabbit,
+        package="vowpalwabbit",
+    ),
+    "vw-cover": Entry(
+        partial(VowpalWabbit, explorer="cover"), ("rng",),
+        Style("VW cover", "#469990", (1, 3, 7, 3), "$X$"), _weights_of_wabbit, CoverWabbit,
+        package="vowpalwabbit",
+    ),
+    "bayesianbandits": Entry(
+        BayesianBandits, ("rng",),
+        Style("bayesianbandits TS", "#000075", (5, 4), "$Y$"), _precision, LinearThompson,
+        package="bayesianbandits",
+    ),
+    "mabwiser-linucb": Entry(
+        MABWiserLinUCB, (),
+        Style("MABWiser LinUCB", "#808000", (5, 4, 1, 4), "$L$"), _precision, LinearUCB,
+        package="mabwiser",
+    ),
 }  # fmt: skip
 
 #: Those that play any K.
 ANY_K = tuple(name for name, entry in POLICIES.items() if not entry.binary)
+#: Those that play any problem: with any K, with actions that change, and without a further package.
+GENERAL = tuple(name for name in ANY_K if not (POLICIES[name].fixed_actions or POLICIES[name].package))
 #: The policies of a setting that names none.
 COMPARISON = ("eofd", "oful", "first-order", "greedy", "random")
 #: Implementations whose times are compared: the library's, those as printed, and OFUL by Cholesky factors.
