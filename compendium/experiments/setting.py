@@ -22,6 +22,7 @@ from pydantic import (
     model_serializer,
 )
 
+from compendium.experiments.failures import Guarded
 from compendium.experiments.policies import COMPARISON, POLICIES, own_parameters
 from compendium.experiments.problems import AnyProblem
 from mlogb_core.environments import Environment
@@ -49,6 +50,8 @@ class Setting(BaseModel):
         `COMPARISON`.
     parameters : dict of dict, optional
         Parameters that one policy alone has, by its name: ``{"eofd": {"buffer": 3}}``.
+    guarded : bool
+        Whether a policy that raises an error in a game is recorded as failed, instead of ending the trial.
     """
 
     # A setting is validated again wherever another model takes it, because variants of a setting are made by
@@ -64,6 +67,7 @@ class Setting(BaseModel):
     radius: dict[str, Any]
     policies: tuple[str, ...] = COMPARISON
     parameters: dict[str, dict[str, Any]] = {}
+    guarded: bool = False
 
     @field_validator("radius")
     @classmethod
@@ -97,15 +101,17 @@ class Setting(BaseModel):
         return {name: changed for name, changed in own.items() if changed}
 
     @model_serializer(mode="wrap")
-    def _without_empty_parameters(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave `parameters` out where it is empty.
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave `parameters` out where it is empty, and `guarded` where it is not set.
 
         Such a setting has the description, and its trials have the addresses, that they had before settings
-        could have own parameters.
+        could have own parameters or be guarded.
         """
         described: dict[str, Any] = handler(self)
         if not described.get("parameters"):
             described.pop("parameters", None)
+        if not described.get("guarded"):
+            described.pop("guarded", None)
         return described
 
     def policy(
@@ -132,7 +138,8 @@ class Setting(BaseModel):
             "rng": stream(name),
         }
         arguments = {argument: given[argument] for argument in entry.takes}
-        return entry.constructor(environment.n_features, environment.rewards, **arguments, **self._own(name))
+        built = entry.constructor(environment.n_features, environment.rewards, **arguments, **self._own(name))
+        return Guarded(built) if self.guarded else built
 
     def build(
         self, environment: Environment, stream: Callable[[str], np.random.Generator]

@@ -136,7 +136,8 @@ class Results:
     timings : pandas.DataFrame
         Wall time per round in milliseconds, one row per (setting, policy, trial); see `_timings`.
     final : pandas.DataFrame
-        One row per (setting, trial, policy with a curvature): its `NewtonPolicy.summary` at the end.
+        One row per (setting, trial, policy with a curvature): its `NewtonPolicy.summary` at the end. Under a
+        guarded setting one row per game that failed, with its `failure`.
     margins : list of dict
         The smallest decision margin of each policy under each setting.
     data : list of dict
@@ -176,6 +177,13 @@ class Results:
         keys = ["setting", "policy", "trial"]
         sums = self.rounds.groupby(keys, observed=True, sort=False)["regret"].sum()
         return sums.reset_index()
+
+    @property
+    def failures(self) -> pd.DataFrame:
+        """The games in which a policy of a guarded setting failed: setting, trial, policy, failure."""
+        columns = ["setting", "trial", "policy", "failure"]
+        found = self.final.reindex(columns=columns).dropna(subset="failure")
+        return found.astype({"setting": str, "policy": str}).reset_index(drop=True)
 
     def tables_only(self) -> Results:
         """The same without the single rounds, which take memory that many studies in a row do not leave."""
@@ -388,7 +396,8 @@ def final_states(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> 
         if policy in frame.attrs["final"]
     ]
     columns = ["setting", "trial", "policy", "shrinkage", "largest_eigenvalue", "parameter_norm"]
-    return pd.DataFrame(rows, columns=[*columns, "smallest_margin"])
+    columns += ["smallest_margin", *(["failure"] if any("failure" in row for row in rows) else [])]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def combine(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

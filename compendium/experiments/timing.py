@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from compendium.experiments.memory import curvature_bytes
+from compendium.experiments.failures import failure_of, unguarded
+from compendium.experiments.memory import array_bytes, curvature_bytes
 from compendium.experiments.setting import Setting
 from mlogb_core.environments import ActionSet, Instance
 from mlogb_core.policies import NewtonPolicy, Policy
@@ -33,7 +34,7 @@ class Played(NamedTuple):
 
 def round_times(
     contenders: Mapping[str, Played], n_rounds: int, *, warmup: int, seed: int, experiment: str
-) -> dict[str, dict[str, float]]:
+) -> dict[str, dict[str, Any]]:
     """Wall time of a whole round, and what is held from one to the next.
 
     Parameters
@@ -51,9 +52,10 @@ def round_times(
     Returns
     -------
     dict
-        By the name of each contender: the quartiles `q25`, `median` and `q75` of the time of a round in
-        milliseconds, to four digits; `bytes`, those of the arrays of its curvature in the end; `rank`, the
-        number of directions that it then has, 0 where it has none.
+        By the name of each contender: the quartiles `q25`, `median` and `q75` and the `mean` of the time of a
+        round in milliseconds, to four digits; `bytes`, those of the arrays of its curvature in the end;
+        `rank`, the number of directions that it then has, 0 where it has none; `held`, the bytes of all
+        arrays that it then holds. One of a guarded setting that failed has its `failure`.
 
     Raises
     ------
@@ -114,16 +116,20 @@ def _rotated(names: list[str], block: int) -> list[str]:
 
 
 def _quartiles(seconds: list[float]) -> dict[str, float]:
-    values = np.quantile(seconds, (0.25, 0.5, 0.75)) * 1e3
-    return dict(zip(("q25", "median", "q75"), (float(f"{value:.4g}") for value in values), strict=True))
+    values = np.array([*np.quantile(seconds, (0.25, 0.5, 0.75)), np.mean(seconds)]) * 1e3
+    return dict(
+        zip(("q25", "median", "q75", "mean"), (float(f"{value:.4g}") for value in values), strict=True)
+    )
 
 
-def _held(policy: Policy) -> dict[str, float]:
-    """Bytes and rank of a policy's curvature."""
+def _held(policy: Policy) -> dict[str, Any]:
+    """Bytes and rank of a policy's curvature, the bytes of all that it holds, and its failure, if any."""
+    failure, policy = failure_of(policy), unguarded(policy)
+    held = {"bytes": 0, "rank": 0, "held": array_bytes(policy)} | ({"failure": failure} if failure else {})
     if not isinstance(policy, NewtonPolicy):
-        return {"bytes": 0, "rank": 0}
+        return held
     curvature: Any = policy.curvature
-    return {"bytes": curvature_bytes(curvature), "rank": int(getattr(curvature, "rank", 0))}
+    return held | {"bytes": curvature_bytes(curvature), "rank": int(getattr(curvature, "rank", 0))}
 
 
 @contextmanager

@@ -28,10 +28,11 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 from threadpoolctl import threadpool_limits
 
+from compendium.experiments.failures import Guarded
 from compendium.experiments.setting import Setting
 from compendium.system import paths
 from compendium.system.provenance import code_digest, computed_on
-from mlogb_core.policies import NewtonPolicy
+from mlogb_core.policies import NewtonPolicy, Policy
 from mlogb_core.simulation import Round, Trial, run_trial, trial_streams
 
 __all__ = ["TIMES", "Setting", "TrialSpec", "is_stored", "library_digest", "load", "store"]
@@ -80,8 +81,8 @@ class TrialSpec(BaseModel):
         -------
         DataFrame
             One row per round and policy. Its `attrs` has three entries: ``final``, the summary of each policy
-            with a curvature after the last round; ``computed_on``, libraries and machine of this process; and
-            ``seconds``, how long the trial took.
+            with a curvature after the last round, or the failure of a guarded one; ``computed_on``, libraries
+            and machine of this process; and ``seconds``, how long the trial took.
         """
         started = perf_counter()
 
@@ -94,7 +95,7 @@ class TrialSpec(BaseModel):
             environment = self.setting.problem.environment()
             policies = self.setting.build(environment, streams.policy)
             trial = run_trial(environment, policies, self.n_rounds, streams, observer)
-            final = {n: p.summary() for n, p in policies.items() if isinstance(p, NewtonPolicy)}
+            final = {n: state for n, p in policies.items() if (state := _final_state(p)) is not None}
         frame = _tidy(trial)
         frame.attrs |= {"final": final, "computed_on": computed_on(), "seconds": perf_counter() - started}
         return frame
@@ -174,8 +175,18 @@ def check_writable(folder: Path) -> None:
 def library_digest() -> str:
     """Digest of the sources that decide a trial's numbers: `mlogb_core`, and what builds its objects."""
     return code_digest(
-        ["experiments/problems", *(f"experiments/{name}.py" for name in ("policies", "setting", "trials"))]
+        [
+            "experiments/problems",
+            *(f"experiments/{name}.py" for name in ("failures", "policies", "setting", "trials")),
+        ]
     )
+
+
+def _final_state(policy: Policy) -> dict[str, Any] | None:
+    """What is kept of a policy besides its rounds; of a guarded one its failure alone, if it failed."""
+    if isinstance(policy, Guarded):
+        return {"failure": policy.failure} if policy.failure else None
+    return policy.summary() if isinstance(policy, NewtonPolicy) else None
 
 
 def _content(frame: pd.DataFrame) -> str:
