@@ -34,6 +34,7 @@ from mlogb_core.policies import (
 )
 from mlogb_core.printed import CholeskyOFUL, PrintedEOFD, PrintedOFUL
 from mlogb_core.radius import ConstantRadius
+from mlogb_core.rivals import CBSCFD, GLBOMD, OL2M, SGDTS, SOFUL, ECOLog, EpsilonGreedy, SquareCB
 
 #: Arguments that a setting gives to a constructor: those of every Newton step, those of an optimistic policy,
 #: and those of an optimistic policy with a sketch.
@@ -110,6 +111,36 @@ class Growing(Parameters):
     compiled: bool = False
 
 
+class Scaled(Parameters):
+    """`scale` of how much a policy explores; 1 is its theory."""
+
+    scale: float = Field(default=1.0, ge=0.0, allow_inf_nan=False)
+
+
+class Confident(Scaled):
+    """`scale` of the width, `confidence`, and `regularization`, which is that of the theory if not given.
+
+    A policy of another paper has a theory of its own, and does not take the regularization of the setting.
+    """
+
+    confidence: float = Field(default=0.05, gt=0.0, lt=1.0)
+    regularization: PositiveFloat | None = None
+
+
+class Stepping(Confident):
+    """Those of `Confident`, and the `step_size`."""
+
+    step_size: PositiveFloat | None = None
+
+
+class Batched(Scaled):
+    """`scale` of the draws, `exploration` (the first batch in units of d), ridge and step size."""
+
+    exploration: PositiveFloat = 1.0
+    regularization: PositiveFloat | None = None
+    step_size: PositiveFloat | None = None
+
+
 @dataclass(frozen=True)
 class Entry:
     """What the experiments know about a policy.
@@ -128,6 +159,8 @@ class Entry:
         parameters. If the rank grows with the stream, it is the largest number that any stream can lead to.
     parameters : type of Parameters
         Its own parameters, with types, ranges and defaults.
+    binary : bool
+        Whether it plays problems with two outcomes (K = 1) alone.
     """
 
     constructor: Callable[..., Policy]
@@ -135,6 +168,7 @@ class Entry:
     style: Style
     memory: Callable[..., int]
     parameters: type[Parameters] = Parameters
+    binary: bool = False
 
 
 def _no_matrix(K: int, d: int, m: int) -> int:
@@ -168,6 +202,21 @@ def _ridge(K: int, d: int, m: int, **_: Any) -> int:
 
 def _full_matrix(K: int, d: int, m: int, matrices: int = 1) -> int:
     return matrices * (K * d) ** 2
+
+
+def _hessian(K: int, d: int, m: int, **_: Any) -> int:
+    """Those of the full matrix."""
+    return _full_matrix(K, d, m)
+
+
+def _linear_sketch(K: int, d: int, m: int, **_: Any) -> int:
+    """Those of a sketch for one outcome, whatever K is."""
+    return _sketch(1, d, m)
+
+
+def _first_batch(K: int, d: int, m: int, exploration: float = 1.0, **_: Any) -> int:
+    """Count the actions of the first batch."""
+    return max(1, int(exploration * d)) * d
 
 
 def _printed_sketch(K: int, d: int, m: int) -> int:
@@ -241,8 +290,41 @@ POLICIES: dict[str, Entry] = {
     "diagonal": Entry(
         diagonal, OPTIMISTIC, Style("diagonal", "#332288", (4, 2, 4, 1), "|"), _diagonal,
     ),
+    "ol2m": Entry(
+        OL2M, ("norm_bound",),
+        Style("OL2M", "#4477AA", (9, 2, 1, 2), "$O$"), _hessian, Confident, binary=True,
+    ),
+    "ecolog": Entry(
+        ECOLog, ("norm_bound",),
+        Style("ECOLog", "#EE6677", (5, 3, 5, 1), "$E$"), _hessian, Confident, binary=True,
+    ),
+    "glb-omd": Entry(
+        GLBOMD, ("norm_bound",),
+        Style("GLB-OMD", "#228833", (11, 1, 3, 1), "$G$"), _hessian, Stepping, binary=True,
+    ),
+    "sgd-ts": Entry(
+        SGDTS, ("rng",), Style("SGD-TS", "#B8860B", (1, 2.5), "$T$"), _first_batch, Batched, binary=True,
+    ),
+    "soful": Entry(
+        SOFUL, ("sketch_size", "norm_bound"),
+        Style("SOFUL (linear)", "#AA3377", (7, 1, 2, 1, 2, 1), "$S$"), _linear_sketch, Confident,
+    ),
+    "cbscfd": Entry(
+        CBSCFD, ("sketch_size", "norm_bound"),
+        Style("CBSCFD (linear)", "#661100", (7, 3, 2, 3), "$C$"), _linear_sketch, Confident,
+    ),
+    "epsilon-greedy": Entry(
+        EpsilonGreedy, ("sketch_size", *STEP, "rng"),
+        Style("ε-greedy, sketched", "#6699CC", (2, 4), r"$\epsilon$"), _returning_sketch, Scaled,
+    ),
+    "squarecb": Entry(
+        SquareCB, ("sketch_size", *STEP, "rng"),
+        Style("SquareCB, sketched", "#EE7733", (4, 4), "$Q$"), _returning_sketch, Scaled,
+    ),
 }  # fmt: skip
 
+#: Those that play any K.
+ANY_K = tuple(name for name, entry in POLICIES.items() if not entry.binary)
 #: The policies of a setting that names none.
 COMPARISON = ("eofd", "oful", "first-order", "greedy", "random")
 #: Implementations whose times are compared: the library's, those as printed, and OFUL by Cholesky factors.

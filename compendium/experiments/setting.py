@@ -76,10 +76,17 @@ class Setting(BaseModel):
 
     @field_validator("policies")
     @classmethod
-    def _known_policies(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _known_policies(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         unknown = set(value) - set(POLICIES)
         if unknown or len(set(value)) != len(value) or not value:
             raise ValueError(f"policies must be distinct names out of {tuple(POLICIES)}, got {value}")
+        problem = info.data.get("problem")  # None if it was refused, and pydantic reports that error
+        binary = [name for name in value if POLICIES[name].binary]
+        if binary and problem is not None and problem.n_outcomes != 1:
+            raise ValueError(
+                f"policies {binary} play problems with two outcomes (K = 1) alone, "
+                f"got K = {problem.n_outcomes}"
+            )
         return value
 
     @field_validator("parameters")

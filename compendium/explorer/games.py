@@ -486,7 +486,7 @@ def _draw_regret(axis: Axes, game: Game) -> None:
 def _draw_times(axis: Axes, game: Game) -> None:
     spent = game.milliseconds()
     for place, (policy, value) in enumerate(spent.items()):
-        axis.plot(value, place, STYLES[policy].marker, color=STYLES[policy].colour, ms=9)
+        axis.plot(value, place, marker=STYLES[policy].marker, ls="", color=STYLES[policy].colour, ms=9)
         axis.annotate(
             f"{value:.3g} ms", (value, place), xytext=(10, -4), textcoords="offset points", fontsize=9
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from compendium.experiments import trials
-from compendium.experiments.policies import COMPARISON, FORMS, POLICIES, Buffered, Entry
+from compendium.experiments.policies import ANY_K, COMPARISON, FORMS, POLICIES, Buffered, Entry
 from compendium.experiments.problems import Synthetic
 from compendium.experiments.setting import Setting
 from compendium.experiments.trials import TrialSpec
@@ -33,14 +33,16 @@ def changed(**fields):
 
 def played(name, n_rounds, **parameters):
     """A policy that has played some rounds, and the setting that it was made from."""
-    setting = changed(policies=(name,), parameters={name: parameters})
+    rewards = (1.0,) if POLICIES[name].binary else (0.5, 1.0)
+    problem = SETTING.problem.model_copy(update={"rewards": rewards})
+    setting = changed(policies=(name,), parameters={name: parameters}, problem=problem)
     environment, streams = setting.problem.environment(), trial_streams(0, "registry", 0)
     policy = setting.policy(name, environment, streams.policy)
     run_trial(environment, {name: policy}, n_rounds, streams)
     return policy, setting
 
 
-@pytest.mark.parametrize("part", [field.name for field in fields(Entry) if field.name != "parameters"])
+@pytest.mark.parametrize("part", [field.name for field in fields(Entry) if field.default is MISSING])
 def test_an_entry_without_a_part_is_refused(part):
     given = {field.name: getattr(POLICIES["eofd"], field.name) for field in fields(Entry)}
     del given[part]
@@ -52,11 +54,20 @@ def test_comparisons_are_of_policies_in_the_registry():
     assert {*COMPARISON, *FORMS} <= set(POLICIES)
 
 
+@pytest.mark.parametrize("name", [name for name in POLICIES if name not in ANY_K])
+def test_a_policy_for_two_outcomes_is_refused_in_a_problem_with_more(name):
+    message = re.escape(f"policies ['{name}'] play problems with two outcomes (K = 1) alone, got K = 2")
+    with pytest.raises(ValidationError, match=message):
+        changed(policies=("random", name))
+    with pytest.raises(ValueError, match=r"rewards must have shape \(1,\) for .*, got \(2,\)"):
+        SETTING.policy(name, SETTING.problem.environment(), lambda _: np.random.default_rng(0))
+
+
 @pytest.mark.parametrize("name", POLICIES)
 def test_the_memory_of_an_entry_is_about_what_a_policy_holds(name):
     """What a policy holds is the size of its pickle. Policies as printed use further matrices in a round."""
     policy, setting = played(name, 12)
-    parameter = 8 * 2 * 40
+    parameter = 8 * setting.problem.n_outcomes * 40
     held = len(pickle.dumps(policy, protocol=5)) - 3 * parameter
     if POLICIES[name].memory(2, 40, 8) == 0:
         assert held < 12 * parameter

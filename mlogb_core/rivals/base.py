@@ -1,0 +1,193 @@
+"""What the policies of other papers have in common: checked arguments, the rule for ties, named failures."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import LinAlgError
+
+from mlogb_core._ownership import Owned
+from mlogb_core._validation import (
+    Array,
+    as_actions,
+    as_integer,
+    as_non_negative,
+    as_outcome,
+    as_positive,
+    as_probability,
+    as_rewards,
+    as_vector,
+)
+from mlogb_core.choice import TIE_TOLERANCE, choose
+
+
+class ScoringPolicy(Owned, ABC):
+    """A policy that scores every action and plays the best; subclasses implement `_scores` and `_learn`.
+
+    Parameters
+    ----------
+    n_features : int
+        d >= 1.
+    rewards : (K,) array
+        Rewards >= 0 of the outcomes 1..K; that of outcome 0 is 0.
+    tie_tolerance : float
+        Relative tolerance of `choose`.
+
+    Attributes
+    ----------
+    n_outcomes : int
+        K.
+    rounds : int
+        Number of updates so far.
+    margin : float
+        Decision margin of the last `select`.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range; the message names it.
+    """
+
+    #: Whether the method is for two outcomes (K = 1) alone.
+    binary: ClassVar[bool] = False
+
+    def __init__(self, n_features: int, rewards: ArrayLike, *, tie_tolerance: float = TIE_TOLERANCE) -> None:
+        self.n_features = as_integer("n_features", n_features, minimum=1)
+        self.rewards = binary_rewards(type(self).__name__, rewards) if self.binary else as_rewards(rewards)
+        self.n_outcomes = self.rewards.size
+        self.tie_tolerance = as_non_negative("tie_tolerance", tie_tolerance)
+        self.rounds = 0
+        self.margin = np.inf
+
+    @np.errstate(over="ignore", under="ignore", invalid="ignore")
+    def scores(self, actions: ArrayLike) -> Array:
+        """The scores of all the actions, (n,): in reward units, or in logits for a `binary` method.
+
+        Raises
+        ------
+        ValueError
+            If the actions have the wrong shape or are not finite.
+        """
+        return self._scores(as_actions(actions, self.n_features)[0])
+
+    # NumPy's warnings of overflow are off, since the scores are checked for it.
+    @np.errstate(over="ignore", under="ignore", invalid="ignore")
+    def select(self, actions: ArrayLike) -> int:
+        """Index of the action with the best score; ties go to the lowest index.
+
+        Raises
+        ------
+        ValueError
+            If the actions have the wrong shape or are not finite.
+        ArithmeticError
+            If a score overflows or a factorisation fails; the message names the round.
+        """
+        actions, _ = as_actions(actions, self.n_features)
+        try:
+            choice = choose(self._scores(actions), self.tie_tolerance)
+        except (ArithmeticError, LinAlgError) as error:
+            raise self._named(error) from error
+        self.margin = choice.margin
+        return choice.action
+
+    @np.errstate(over="ignore", under="ignore")
+    def update(self, action: ArrayLike, outcome: int) -> None:
+        """Learn from the outcome, in 0..K, of any action, (d,), selected or not.
+
+        Raises
+        ------
+        ValueError
+            If the action has the wrong shape or is not finite, or the outcome is out of range.
+        ArithmeticError
+            If a factorisation fails; the message names the round.
+        """
+        action, outcome = as_vector("action", action, self.n_features), as_outcome(outcome, self.n_outcomes)
+        try:
+            self._learn(action, outcome)
+        except (ArithmeticError, LinAlgError) as error:
+            raise self._named(error) from error
+        self.rounds += 1
+
+    @abstractmethod
+    def _scores(self, actions: Array) -> Array:
+        """The scores, (n,), of checked actions, (n, d)."""
+
+    @abstractmethod
+    def _learn(self, action: Array, outcome: int) -> None:
+        """Learn from a checked round; `rounds` is the number of rounds before it."""
+
+    def _named(self, error: Exception) -> ArithmeticError:
+        """The arithmetic failure that ended a round, with the round's number."""
+        return ArithmeticError(f"round {self.rounds + 1}: {error}")
+
+
+class Rival(ScoringPolicy):
+    r"""A policy that scores every action by means of a confidence set.
+
+    Parameters
+    ----------
+    n_features, rewards, tie_tolerance
+        As in `ScoringPolicy`, which also says what a subclass implements.
+    norm_bound : float
+        S > 0, the bound of the norm of the true parameter.
+    confidence : float
+        :math:`\delta \in (0, 1)`, the probability that the confidence set fails.
+    scale : float
+        Factor >= 0 of the width :math:`\sqrt{\beta_t}`; 1 is the theory.
+    feature_bound : float
+        D > 0, the bound of the norm of the actions.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range; the message names it.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        rewards: ArrayLike,
+        *,
+        norm_bound: float,
+        confidence: float,
+        scale: float = 1.0,
+        feature_bound: float = 1.0,
+        tie_tolerance: float = TIE_TOLERANCE,
+    ) -> None:
+        super().__init__(n_features, rewards, tie_tolerance=tie_tolerance)
+        self.norm_bound = as_positive("norm_bound", norm_bound)
+        self.confidence = as_probability("confidence", confidence)
+        self.scale = as_non_negative("scale", scale)
+        self.feature_bound = as_positive("feature_bound", feature_bound)
+
+
+class Unsaved:
+    """A rival whose base class saves its state; this one does not, since it is made from other arguments."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Raise an error that names what to do."""
+        raise NotImplementedError(f"{type(self).__name__} has no saved state: pickle or copy the policy")
+
+    @classmethod
+    def from_state(cls, state: Any) -> Any:
+        """Raise an error that names what to do."""
+        raise NotImplementedError(f"{cls.__name__} has no saved state: unpickle or copy the policy")
+
+
+def binary_rewards(method: str, rewards: ArrayLike) -> Array:
+    """Return the reward of a method for two outcomes as a (1,) array, or raise if there are more."""
+    checked = as_rewards(rewards)
+    if checked.size != 1:
+        raise ValueError(
+            f"rewards must have shape (1,) for {method}, which is a method for two outcomes (K = 1), "
+            f"got {checked.shape}"
+        )
+    return checked
+
+
+def positive_or(name: str, value: float | None, theory: float) -> float:
+    """Return an argument as a float > 0, or the value of the theory where it is None."""
+    return theory if value is None else as_positive(name, value)

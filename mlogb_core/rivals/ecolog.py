@@ -1,0 +1,163 @@
+r"""ECOLog: each round minimises its logistic loss near the last iterate (K = 1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq, root_scalar
+from scipy.special import expit
+
+from mlogb_core._validation import Array, as_integer, as_positive
+from mlogb_core.choice import TIE_TOLERANCE
+from mlogb_core.curvature.base import Step
+from mlogb_core.link import jacobian_factor, outcome_probabilities
+from mlogb_core.policies.newton import Learned
+from mlogb_core.radius import Progress
+from mlogb_core.rivals.base import positive_or
+from mlogb_core.rivals.logit import LogitOptimist, LogitRadius
+
+# The slope of the loss, which lies between -1 and 1, is found to this accuracy.
+_ROOT = 1e-14
+_LAST_STEP = 1e-9
+
+
+@dataclass(frozen=True)
+class ECOLogRadius(LogitRadius):
+    r"""A valid squared radius of ECOLog, with the range :math:`D_w = 2SD` of the logits.
+
+    .. math:: \beta_{t+1} = \lambda S^2 + (2 + D_w)\Bigl[\ln\frac1\delta
+              + \Bigl(D_w + \frac52\Bigr)\ln\det\frac{W_{t+1}}\lambda\Bigr]
+
+    Notes
+    -----
+    Derived for this project, since the two public codes disagree on the constants of the paper. It needs
+    :math:`\lambda \ge \frac{32}7d(2 + D_w)D^2`.
+    """
+
+    kind = "ecolog"
+
+    def squared(self, progress: Progress, log_det: float) -> float:
+        r""":math:`\beta_{t+1}`."""
+        spread = 2.0 * progress.norm_bound * self.feature_bound
+        learned = (spread + 2.5) * log_det - math.log(self.confidence)
+        return progress.regularization * progress.norm_bound**2 + (2.0 + spread) * learned
+
+
+class ECOLog(LogitOptimist):
+    r"""ECOLog of Faury, Abeille, Jun and Calauzenes (2022), without its warm-up.
+
+    .. math::
+       w_{t+1} = \arg\min_{\|w\| \le S}\ \frac1{2 + D_w}\|w - w_t\|_{W_t}^2 + \ell_t(w), \qquad
+       W_{t+1} = W_t + \sigma'(w_{t+1}^\top x_t)\,x_tx_t^\top, \\
+       x_t = \arg\max_x\ w_t^\top x + \sqrt{\beta_t}\,\|x\|_{W_t^{-1}}, \qquad W_1 = \lambda I
+
+    with :math:`D_w = 2SD` and :math:`\beta_t` from `ECOLogRadius`.
+
+    Parameters
+    ----------
+    n_features : int
+        d >= 1.
+    rewards : (1,) array
+        The reward >= 0 of outcome 1; it does not change the choice.
+    norm_bound : float
+        S > 0.
+    confidence : float
+        :math:`\delta \in (0, 1)`.
+    regularization : float, optional
+        :math:`\lambda > 0`; by default :math:`\frac{32}7d(2 + D_w)D^2`, the smallest one that the radius
+        admits.
+    scale : float
+        Factor >= 0 of :math:`\sqrt{\beta_t}`; 1 is the theory.
+    feature_bound : float
+        D > 0, the bound of the norm of the actions.
+    tie_tolerance : float
+        Relative tolerance of `choose`.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or the rewards are those of more than two outcomes.
+
+    Notes
+    -----
+    "Jointly efficient and optimal algorithms for logistic bandits", AISTATS 2022. With the weight
+    :math:`c = 2/(2 + D_w)` the minimiser is :math:`w(s)`, the projection of
+    :math:`w_t - \frac sc W_t^{-1}x_t` onto the ball in the norm of :math:`W_t`, at the slope
+    :math:`s = \sigma(w(s)^\top x_t) - y_t` of the loss. Its logit decreases in s, so that a scalar root
+    gives it exactly; the paper iterates to a tolerance, and its code takes the weight 1 in place of c. Where
+    the unconstrained minimiser lies in the ball, the root needs one product with :math:`W_t^{-1}`, and
+    otherwise some projections. The warm-up of the paper would give :math:`D_w = 1`; it chooses its actions in
+    advance, which needs a fixed set of them.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        rewards: ArrayLike,
+        *,
+        norm_bound: float,
+        confidence: float,
+        regularization: float | None = None,
+        scale: float = 1.0,
+        feature_bound: float = 1.0,
+        tie_tolerance: float = TIE_TOLERANCE,
+    ) -> None:
+        d = as_integer("n_features", n_features, minimum=1)
+        radius = ECOLogRadius(confidence, scale, feature_bound)
+        norm_bound, D = as_positive("norm_bound", norm_bound), radius.feature_bound
+        weight = 2.0 + 2.0 * norm_bound * D
+        super().__init__(
+            d,
+            rewards,
+            regularization=positive_or("regularization", regularization, 32.0 / 7.0 * d * weight * D**2),
+            step_size=0.5 * weight,  # 1/c
+            norm_bound=norm_bound,
+            radius=radius,
+            tie_tolerance=tie_tolerance,
+        )
+
+    def _learn(self, action: Array, outcome: int) -> Learned:
+        frame = self.curvature.frame(action, self._image_of(action))
+        logit, change = float(self.parameter[0] @ action), self.step_size * float(frame.block[0, 0])
+        slope = _slope(lambda s: logit - change * s, outcome)
+        step = self._step(frame, slope)
+        if step.multiplier > 0.0:  # The minimiser of the ball has another slope than the one outside.
+            slope = _slope(lambda s: float(self._step(frame, s).parameter[0] @ action), outcome, slope)
+            step = self._step(frame, slope)
+        new = step.parameter
+        surplus = self._surplus_of(action, outcome, new, 0.0)
+        self.curvature.add(frame, jacobian_factor(outcome_probabilities(new @ action)))
+        return Learned(new, (0.0, 0.0), surplus=surplus)
+
+    def _step(self, frame: Any, slope: float) -> Step:
+        """The projection of the step along a slope: the library's step, to whose matrix nothing is added."""
+        arguments = np.array([slope]), np.zeros((1, 1)), self.step_size, self.norm_bound
+        return self.curvature.newton_step(frame, self.parameter, *arguments)
+
+
+def _slope(logit_at: Callable[[float], float], outcome: int, guess: float | None = None) -> float:
+    r"""The root s of :math:`\sigma(z(s)) - y = s` for a logit z(s) that does not increase in s.
+
+    From a guess the secant method comes first, which evaluates a costly logit less often; when its steps are
+    as small as `_LAST_STEP`, its error is far below that. Brent's method, which cannot fail as the root is
+    bracketed, follows where the steps do not settle.
+    """
+
+    def excess(s: float) -> float:
+        z = logit_at(s)
+        return float((-expit(-z) if outcome else expit(z)) - s)
+
+    if guess is not None:
+        second = guess + excess(guess)
+        if second == guess:
+            return guess
+        found = root_scalar(excess, x0=guess, x1=second, method="secant", xtol=_LAST_STEP, maxiter=8)
+        if found.converged:
+            return float(found.root)
+    lower, upper = (-1.0, 0.0) if outcome else (0.0, 1.0)
+    return float(brentq(excess, lower, upper, xtol=_ROOT))
