@@ -75,16 +75,15 @@ class Entrant(NamedTuple):
         Returns the points from which it chooses.
     parameters : mapping
         Own parameters that are the same at every point.
-    binary, fixed, dense : bool
-        Whether it plays only where K = 1; only where all rounds have one action set; and whether it holds
-        a matrix of order Kd of its own that makes its rounds slow.
+    fixed, dense : bool
+        Whether it plays only where all rounds have one action set, and whether it holds a matrix of order Kd
+        that makes its rounds slow.
     """
 
     policy: str
     family: str
     grid: Callable[[], list[Option]]
     parameters: Mapping[str, Any] = {}
-    binary: bool = False
     fixed: bool = False
     dense: bool = False
 
@@ -102,7 +101,7 @@ def without_steps() -> list[Option]:
 
 def exploring() -> list[Option]:
     """Nine points of a policy that draws actions around the estimate of Newton steps."""
-    return [Option(a, 1.0, scale) for a, scale in itertools.product(RIDGES, (1.0, *SCALES[:2]))]
+    return [Option(a, 1.0, scale) for a, scale in itertools.product(RIDGES, SCALES)]
 
 
 def exploring_first() -> list[Option]:
@@ -157,11 +156,11 @@ ENTRANTS: tuple[Entrant, ...] = (
     Entrant("mnl-ucb", "paper", without_steps, dense=True),
     Entrant("mnl-ucb-2", "paper", without_steps, dense=True),
     Entrant("rs-mnl", "paper", without_steps, dense=True),
-    Entrant("ol2m", "paper", without_steps, binary=True),
-    Entrant("ecolog", "paper", without_steps, binary=True),
-    Entrant("glb-omd", "paper", with_steps, binary=True),
-    Entrant("ofuglb", "paper", without_steps, binary=True),
-    Entrant("sgd-ts", "paper", exploring_first, binary=True),
+    Entrant("ol2m", "paper", without_steps),
+    Entrant("ecolog", "paper", without_steps),
+    Entrant("glb-omd", "paper", with_steps),
+    Entrant("ofuglb", "paper", without_steps),
+    Entrant("sgd-ts", "paper", exploring_first),
     Entrant("boudart", "paper", without_steps, fixed=True),
     Entrant("soful", "paper", without_steps),
     Entrant("cbscfd", "paper", without_steps),
@@ -233,14 +232,14 @@ class Tournament(NamedTuple):
     def absent(self, entrant: Entrant) -> str | None:
         """Why a policy does not play this problem; None if it plays."""
         size = self.problem.n_outcomes * self.problem.n_features
-        if entrant.binary and self.problem.n_outcomes > 1:
-            return f"for K = 1 only, here K = {self.problem.n_outcomes}"
         if entrant.fixed and not isinstance(self.problem, Fixed):
             return "for one action set in all rounds only"
         if entrant.dense and size > self.largest_dense:
             return f"Kd = {size:,}: a game takes too long"
         if entrant.policy not in POLICIES:
             return "not in the registry of policies"
+        if POLICIES[entrant.policy].binary and self.problem.n_outcomes > 1:
+            return "for K = 1 only"
         try:
             setting = self.setting(entrant, entrant.grid()[0], "probe")
             setting.policy(entrant.policy, self.problem.environment(), trial_streams(0, "probe", 0).policy)

@@ -142,8 +142,7 @@ def table(rows: Sequence[Row], absent: Mapping[str, str]) -> str:
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     lines += [
-        f"| {NUMBERS[policy]} | {name_of(policy) if policy in STYLES else policy} | not played: {reason} | "
-        "| | | | | |"
+        f"| {NUMBERS[policy]} | {_known(policy)} | not played: {reason} | | | | | | |"
         for policy, reason in absent.items()
     ]
     return "\n".join(lines)
@@ -317,9 +316,17 @@ def sentences(title: str, rows: Sequence[Row], absent: Mapping[str, str]) -> lis
             + "."
         )
     if absent:
-        told = (f"{name_of(n) if n in STYLES else n} ({reason})" for n, reason in absent.items())
+        told = [
+            f"{', '.join(_known(n) for n in absent if absent[n] == reason)} ({reason})"
+            for reason in dict.fromkeys(absent.values())
+        ]
         said.append(f"{title}: not played were {'; '.join(told)}.")
     return said
+
+
+def _known(policy: str) -> str:
+    """A policy's name in words; that of the registry for one that is not in it."""
+    return name_of(policy) if policy in STYLES else policy
 
 
 def _listed(policies: Sequence[str]) -> str:
