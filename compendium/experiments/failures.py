@@ -25,17 +25,15 @@ class Guarded:
     ----------
     failure : str or None
         The round, the kind and the message of the error, in one line.
+    margin : float
+        That of the policy's last choice; infinite after a failure.
     """
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.failure: str | None = None
+        self.margin: float = policy.margin
         self._rounds = 0
-
-    @property
-    def margin(self) -> float:
-        """That of the policy; infinite after a failure."""
-        return np.inf if self.failure else self.policy.margin
 
     def select(self, actions: ArrayLike) -> int:
         """What the policy selects; 0 if it raises, or selects what is not there."""
@@ -48,6 +46,7 @@ class Guarded:
             except Exception as error:  # whatever a policy raises is what is recorded
                 self._fail(error)
             else:
+                self.margin = self.policy.margin
                 return action
         return 0
 
@@ -60,6 +59,7 @@ class Guarded:
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
+        self.margin = np.inf
         self.failure = f"round {self._rounds}: {type(error).__name__}: {' '.join(str(error).split())}"
 
 

@@ -280,7 +280,7 @@ class Tournament(NamedTuple):
         for option in (options[place] for place in places):
             setting = self.setting(entrant, option, ", tuning")
             group = Group(entrant.policy, (entrant.policy,), self.sketch_size, setting.parameters)
-            made.append(Candidate(group, option, setting))  # type: ignore[arg-type]
+            made.append(Candidate(group, option, setting))
         return made
 
     def _known(self, entrant: Entrant, option: Option) -> dict[str, Any]:
@@ -323,4 +323,4 @@ def charged(final_regret: pd.DataFrame, failures: pd.DataFrame, regret: float) -
     failed = set(failures[["setting", "trial"]].itertuples(index=False, name=None))
     table = final_regret.astype({"setting": str, "policy": str})
     lost = [pair in failed for pair in table[["setting", "trial"]].itertuples(index=False, name=None)]
-    return table.assign(regret=table["regret"].mask(lost, regret))
+    return table.assign(regret=table["regret"].mask(np.array(lost, dtype=bool), regret))

@@ -232,7 +232,7 @@ def _number(axis: Axes, points: Mapping[str, tuple[float, float]]) -> None:
             for r in (8.0, 14.0, 20.0)
             for angle in np.arange(8) * math.pi / 4
         ]
-        scale = axis.figure.dpi / 72.0  # type: ignore[attr-defined]
+        scale = axis.figure.dpi / 72.0
         crowd = [
             sum(max(0.0, 9.0 - math.dist((x + dx * scale, y + dy * scale), other) / scale) for other in taken)
             + 0.1 * math.hypot(dx, dy)
