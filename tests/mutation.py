@@ -108,7 +108,12 @@ def suite() -> list[str]:
         "compiled_faults", "compiled_eigenpair", "stiff",
     )  # fmt: skip
     bounds = sorted(path.name for path in HERE.glob("theory/test_bounds_*.py"))
-    return [*(f"tests/core/test_{name}.py" for name in names), *(f"tests/theory/{name}" for name in bounds)]
+    rivals = sorted(path.name for path in HERE.glob("core/rivals/test_*.py"))
+    return [
+        *(f"tests/core/test_{name}.py" for name in names),
+        *(f"tests/core/rivals/{name}" for name in rivals),
+        *(f"tests/theory/{name}" for name in bounds),
+    ]
 
 
 def run(mutant: Mutant | None) -> Outcome:

@@ -34,7 +34,21 @@ from mlogb_core.policies import (
 )
 from mlogb_core.printed import CholeskyOFUL, PrintedEOFD, PrintedOFUL
 from mlogb_core.radius import ConstantRadius
-from mlogb_core.rivals import CBSCFD, GLBOMD, OL2M, SGDTS, SOFUL, ECOLog, EpsilonGreedy, SquareCB
+from mlogb_core.rivals import (
+    CBSCFD,
+    GLBOMD,
+    MNLUCB,
+    MNLUCB2,
+    OFUGLB,
+    OL2M,
+    RSMNL,
+    SGDTS,
+    SOFUL,
+    Boudart,
+    ECOLog,
+    EpsilonGreedy,
+    SquareCB,
+)
 
 #: Arguments that a setting gives to a constructor: those of every Newton step, those of an optimistic policy,
 #: and those of an optimistic policy with a sketch.
@@ -133,6 +147,30 @@ class Stepping(Confident):
     step_size: PositiveFloat | None = None
 
 
+class Refitted(Confident):
+    """Those of `Confident`, and by which factor the number of rounds grows between refits; 1 is no wait."""
+
+    refit_growth: float = Field(default=1.1, ge=1.0, allow_inf_nan=False)
+
+
+class Planned(Refitted):
+    """Those of `Refitted`, and the `horizon`, the number of rounds; a setting does not know it."""
+
+    horizon: int = Field(default=1000, ge=2)
+
+
+class RarelyRefitted(Planned):
+    """Those of `Planned`; here `refit_growth` is that of the determinant of the Hessian."""
+
+    refit_growth: float = Field(default=2.0, ge=1.0, allow_inf_nan=False)
+
+
+class Exploring(Confident):
+    """Those of `Confident`, and the number of rounds of `exploration`; by default the theory ends it."""
+
+    exploration: int | None = Field(default=None, ge=0)
+
+
 class Batched(Scaled):
     """`scale` of the draws, `exploration` (the first batch in units of d), ridge and step size."""
 
@@ -161,6 +199,10 @@ class Entry:
         Its own parameters, with types, ranges and defaults.
     binary : bool
         Whether it plays problems with two outcomes (K = 1) alone.
+    fixed_actions : bool
+        Whether it plays problems alone in which the set of actions is the same in every round.
+    package : str or None
+        The package that it needs, one of the extra `peers`; the constructor says so where it is missing.
     """
 
     constructor: Callable[..., Policy]
@@ -169,6 +211,8 @@ class Entry:
     memory: Callable[..., int]
     parameters: type[Parameters] = Parameters
     binary: bool = False
+    fixed_actions: bool = False
+    package: str | None = None
 
 
 def _no_matrix(K: int, d: int, m: int) -> int:
@@ -207,6 +251,16 @@ def _full_matrix(K: int, d: int, m: int, matrices: int = 1) -> int:
 def _hessian(K: int, d: int, m: int, **_: Any) -> int:
     """Those of the full matrix."""
     return _full_matrix(K, d, m)
+
+
+def _hessian_and_factor(K: int, d: int, m: int, **_: Any) -> int:
+    """Count the inverse Hessian, and the Hessian and its factor at a refit; not the d numbers of a round."""
+    return _full_matrix(K, d, m, matrices=3)
+
+
+def _design_and_hessian(K: int, d: int, m: int, **_: Any) -> int:
+    """Count the inverse of the matrix of the actions, and the Hessian; not the d numbers of a round."""
+    return d**2 + _full_matrix(K, d, m)
 
 
 def _linear_sketch(K: int, d: int, m: int, **_: Any) -> int:
@@ -321,10 +375,32 @@ POLICIES: dict[str, Entry] = {
         SquareCB, ("sketch_size", *STEP, "rng"),
         Style("SquareCB, sketched", "#EE7733", (4, 4), "$Q$"), _returning_sketch, Scaled,
     ),
+    "mnl-ucb": Entry(
+        MNLUCB, ("norm_bound",), Style("MNL-UCB", "#1B9E77", (8, 1), "$M$"), _design_and_hessian, Planned,
+    ),
+    "mnl-ucb-2": Entry(
+        MNLUCB2, ("norm_bound",),
+        Style("MNL-UCB, 2nd order", "#7570B3", (8, 1, 1, 1), "$N$"), _hessian_and_factor, Refitted,
+    ),
+    "rs-mnl": Entry(
+        RSMNL, ("norm_bound",),
+        Style("RS-MNL", "#E7298A", (8, 1, 1, 1, 1, 1), "$R$"), _hessian_and_factor, RarelyRefitted,
+    ),
+    "ofuglb": Entry(
+        OFUGLB, ("norm_bound",),
+        Style("OFUGLB-e", "#66A61E", (3, 2), "$F$"), _hessian_and_factor, Refitted, binary=True,
+    ),
+    "boudart": Entry(
+        Boudart, ("norm_bound",),
+        Style("Boudart et al.", "#A6761D", (3, 2, 1, 2), "$B$"), _design_and_hessian, Exploring,
+        fixed_actions=True,
+    ),
 }  # fmt: skip
 
 #: Those that play any K.
 ANY_K = tuple(name for name, entry in POLICIES.items() if not entry.binary)
+#: Those that play any problem: with any K, with actions that change, and without a further package.
+GENERAL = tuple(name for name in ANY_K if not (POLICIES[name].fixed_actions or POLICIES[name].package))
 #: The policies of a setting that names none.
 COMPARISON = ("eofd", "oful", "first-order", "greedy", "random")
 #: Implementations whose times are compared: the library's, those as printed, and OFUL by Cholesky factors.

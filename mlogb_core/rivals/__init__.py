@@ -12,11 +12,16 @@ the link in common, and no policy of one plays the other.
 """
 
 from mlogb_core.rivals.base import Rival
+from mlogb_core.rivals.boudart import Boudart
 from mlogb_core.rivals.cbscfd import CBSCFD
 from mlogb_core.rivals.ecolog import ECOLog
 from mlogb_core.rivals.epsilon_greedy import EpsilonGreedy
 from mlogb_core.rivals.glb_omd import GLBOMD
+from mlogb_core.rivals.mnl_ucb import MNLUCB
+from mlogb_core.rivals.mnl_ucb_2 import MNLUCB2
+from mlogb_core.rivals.ofuglb import OFUGLB
 from mlogb_core.rivals.ol2m import OL2M
+from mlogb_core.rivals.rs_mnl import RSMNL
 from mlogb_core.rivals.sgd_ts import SGDTS
 from mlogb_core.rivals.soful import SOFUL
 from mlogb_core.rivals.squarecb import SquareCB
@@ -24,9 +29,14 @@ from mlogb_core.rivals.squarecb import SquareCB
 __all__ = [
     "CBSCFD",
     "GLBOMD",
+    "MNLUCB",
+    "MNLUCB2",
+    "OFUGLB",
     "OL2M",
+    "RSMNL",
     "SGDTS",
     "SOFUL",
+    "Boudart",
     "ECOLog",
     "EpsilonGreedy",
     "Rival",

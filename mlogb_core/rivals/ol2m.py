@@ -17,10 +17,18 @@ from mlogb_core.radius import Progress
 from mlogb_core.rivals.base import positive_or
 from mlogb_core.rivals.logit import LogitOptimist, LogitRadius
 
+# For more than this exp(SD) overflows.
+_LARGEST = 700.0
+
 
 def curvature_bound(norm_bound: float, feature_bound: float) -> float:
     r""":math:`\beta_0 = \tfrac12(1 + e^{SD})^{-1}`, the modulus of exponential concavity."""
-    return 0.5 / (1.0 + math.exp(norm_bound * feature_bound))
+    spread = norm_bound * feature_bound
+    if spread > _LARGEST:
+        raise ValueError(
+            f"norm_bound times feature_bound must be at most {_LARGEST:g} in OL2M, got {spread:g}"
+        )
+    return 0.5 / (1.0 + math.exp(spread))
 
 
 @dataclass(frozen=True)

@@ -103,6 +103,8 @@ class SGDTS(ScoringPolicy):
         self.step_size = positive_or("step_size", step_size, 1.0)
         rounds = max(self.n_features, math.log(as_integer("horizon", horizon, minimum=1)))
         self.batch = max(1, int(as_positive("exploration", exploration) * rounds))
+        if np.shape(deviations) != (2,):
+            raise ValueError(f"deviations must be two numbers, got {deviations!r}")
         g1, g2 = (as_non_negative("deviations", value) for value in deviations)
         self.deviation = as_non_negative("scale", scale) * math.sqrt(2.0 * (g1**2 + g2**2))
         self.estimate: Array | None = None

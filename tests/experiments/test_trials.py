@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from compendium.experiments import execution, study, trials
 from compendium.experiments.data import Dataset
-from compendium.experiments.policies import ANY_K, COMPARISON
+from compendium.experiments.policies import COMPARISON, GENERAL
 from compendium.experiments.problems import Digits, Source, Synthetic, images
 from compendium.experiments.setting import Setting
 from compendium.experiments.trials import TrialSpec, load, store
@@ -46,7 +46,7 @@ def make_spec(setting=(), problem=(), **changes):
 def computed():
     """A trial with all policies of the registry, and its table; narrow budgets would play as OFUL does."""
     budgets = {"budgeted-eofd": {"budget": 100.0}, "dyadic-eofd": {"budget": 4.0}}
-    spec = make_spec({"policies": ANY_K, "parameters": budgets})
+    spec = make_spec({"policies": GENERAL, "parameters": budgets})
     return spec, spec.compute()
 
 
@@ -201,8 +201,8 @@ def test_a_trial_is_computed_with_one_thread():
 
 def test_what_a_trial_holds(computed):
     _, frame = computed
-    assert list(frame["round"]) == [t for t in range(1, 31) for _ in ANY_K]
-    assert list(frame["policy"]) == list(ANY_K) * 30
+    assert list(frame["round"]) == [t for t in range(1, 31) for _ in GENERAL]
+    assert list(frame["policy"]) == list(GENERAL) * 30
     assert frame["n_actions"].between(10, 30).all()
     assert (frame.groupby("round")["n_actions"].nunique() == 1).all()
     assert (frame["action"] < frame["n_actions"]).all()
@@ -220,14 +220,14 @@ def test_policies_play_what_their_names_say(computed):
     assert played["eofd"] == played["eofd-printed"]
     assert played["eofd"] == played["eofd-compiled"]
     assert played["oful"] == played["oful-printed"] == played["oful-cholesky"] == played["oful-compiled"]
-    assert len(set(played.values())) == len(ANY_K) - 5
+    assert len(set(played.values())) == len(GENERAL) - 5
 
 
 def test_policies_are_built_from_the_setting():
     """The implementations that are not checked here play the same actions as these, by the test above."""
     environment = Synthetic(**SETTING["problem"]).environment()
-    built = Setting(**SETTING | {"policies": ANY_K}).build(environment, lambda _: np.random.default_rng(0))
-    assert tuple(built) == ANY_K
+    built = Setting(**SETTING | {"policies": GENERAL}).build(environment, lambda _: np.random.default_rng(0))
+    assert tuple(built) == GENERAL
     for name in ("eofd", "oful", "first-order", "greedy"):
         state = built[name].state_dict()
         numbers = state["curvature.regularization"], state["step_size"], state["norm_bound"]
@@ -280,7 +280,7 @@ def rewrite(path, rows=None, **metadata):
 
 
 def store_other_trial(path):
-    other = make_spec({"policies": ANY_K}, trial=1)
+    other = make_spec({"policies": GENERAL}, trial=1)
     store(other, other.compute(), path.parent).replace(path)
 
 
@@ -418,7 +418,7 @@ def test_two_processes_store_the_same_trial(computed, tmp_path, caplog):
 def test_names_of_policies_are_validated(policies):
     with pytest.raises(ValidationError, match="policies must be distinct names out of") as caught:
         make_spec({"policies": policies})
-    assert all(name in str(caught.value) for name in ANY_K)
+    assert all(name in str(caught.value) for name in GENERAL)
 
 
 @pytest.mark.parametrize(
