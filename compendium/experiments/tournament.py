@@ -2,14 +2,15 @@ r"""The tournament: its problems, who plays, and the points of the grid from whi
 
 Every policy chooses from the same number of points. The scale multiplies the width :math:`\sqrt{\beta_t}` of
 a confidence set, and its values are common to all policies that have one; a policy without a step size has a
-finer grid of the scale instead, and one without a ridge an even finer one. For the policies of this project
-the width is that of `RidgeRadius`, for those of other papers that of their own theory.
+finer grid of the scale instead, and one of another package its own parameters. For the policies of this
+project the width is that of `RidgeRadius`, for those of other papers that of their own theory.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,7 +43,8 @@ PROBLEMS: Mapping[str, str] = {
 }
 #: The values that all grids are made of.
 RIDGES, STEPS, SCALES = (0.1, 1.0, 10.0), (0.3, 1.0, 3.0), (0.1, 0.01, 0.001)
-WIDE = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
+#: Learning rates of Vowpal Wabbit, around its default.
+RATES = (0.1, 0.5, 2.5)
 #: With which probability the confidence sets of policies that have a theory may fail.
 CONFIDENCE = 0.05
 
@@ -75,16 +77,14 @@ class Entrant(NamedTuple):
         Returns the points from which it chooses.
     parameters : mapping
         Own parameters that are the same at every point.
-    fixed, dense : bool
-        Whether it plays only where all rounds have one action set, and whether it holds a matrix of order Kd
-        that makes its rounds slow.
+    dense : bool
+        Whether it holds a matrix of order Kd, or d, that makes its rounds slow.
     """
 
     policy: str
     family: str
     grid: Callable[[], list[Option]]
     parameters: Mapping[str, Any] = {}
-    fixed: bool = False
     dense: bool = False
 
 
@@ -115,9 +115,10 @@ def without_scale() -> list[Option]:
     return [Option(*pair) for pair in itertools.product(RIDGES, STEPS)]
 
 
-def scale_alone() -> list[Option]:
-    """Nine points of a policy with nothing but a scale."""
-    return [Option(None, None, scale) for scale in WIDE]
+def own(**values: Sequence[float]) -> list[Option]:
+    """The points of a policy of another package: all combinations of its own parameters."""
+    pairs = itertools.product(*values.values())
+    return [Option(own=tuple(zip(values, chosen, strict=True))) for chosen in pairs]
 
 
 def growths() -> list[Option]:
@@ -161,16 +162,26 @@ ENTRANTS: tuple[Entrant, ...] = (
     Entrant("glb-omd", "paper", with_steps),
     Entrant("ofuglb", "paper", without_steps),
     Entrant("sgd-ts", "paper", exploring_first),
-    Entrant("boudart", "paper", without_steps, fixed=True),
+    Entrant("boudart", "paper", without_steps),
     Entrant("soful", "paper", without_steps),
     Entrant("cbscfd", "paper", without_steps),
     Entrant("epsilon-greedy", "paper", exploring),
     Entrant("squarecb", "paper", exploring),
-    Entrant("vw-squarecb", "peer", scale_alone),
-    Entrant("vw-regcb", "peer", scale_alone),
-    Entrant("vw-cover", "peer", scale_alone),
-    Entrant("bayesianbandits", "peer", scale_alone),
-    Entrant("mabwiser-linucb", "peer", scale_alone),
+    Entrant("vw-squarecb", "peer", partial(own, exploration=(1.0, 10.0, 100.0), learning_rate=RATES)),
+    Entrant("vw-regcb", "peer", partial(own, exploration=(0.001, 0.01, 0.1), learning_rate=RATES)),
+    Entrant("vw-cover", "peer", partial(own, exploration=(0.01, 0.1, 1.0), learning_rate=RATES)),
+    Entrant(
+        "bayesianbandits",
+        "peer",
+        dense=True,
+        grid=partial(own, prior_precision=RIDGES, noise_precision=(1.0, 10.0, 100.0)),
+    ),
+    Entrant(
+        "mabwiser-linucb",
+        "peer",
+        dense=True,
+        grid=partial(own, regularization=RIDGES, exploration=(1.0, 0.1, 0.01)),
+    ),
 )
 
 
@@ -232,14 +243,14 @@ class Tournament(NamedTuple):
     def absent(self, entrant: Entrant) -> str | None:
         """Why a policy does not play this problem; None if it plays."""
         size = self.problem.n_outcomes * self.problem.n_features
-        if entrant.fixed and not isinstance(self.problem, Fixed):
-            return "for one action set in all rounds only"
         if entrant.dense and size > self.largest_dense:
             return f"Kd = {size:,}: a game takes too long"
         if entrant.policy not in POLICIES:
             return "not in the registry of policies"
         if POLICIES[entrant.policy].binary and self.problem.n_outcomes > 1:
             return "for K = 1 only"
+        if POLICIES[entrant.policy].fixed_actions and not isinstance(self.problem, Fixed):
+            return "for one action set in all rounds only"
         try:
             setting = self.setting(entrant, entrant.grid()[0], "probe")
             setting.policy(entrant.policy, self.problem.environment(), trial_streams(0, "probe", 0).policy)
@@ -249,9 +260,9 @@ class Tournament(NamedTuple):
 
     def setting(self, entrant: Entrant, option: Option, ending: str) -> Setting:
         """An entrant at a point of its grid; its width has the rule of the module's first words."""
-        own = {**entrant.parameters, **dict(option.own)} | self._known(entrant, option)
+        given = {**entrant.parameters, **dict(option.own)} | self._known(entrant, option)
         width = 1.0 if option.scale is None else option.scale
-        return self._made(entrant, option, own, {"kind": "ridge", "scale": width**2}, ending)
+        return self._made(entrant, option, given, {"kind": "ridge", "scale": width**2}, ending)
 
     def theory(self, entrant: Entrant) -> Setting | None:
         r"""An entrant with the width of its theory, at scale 1; None for one without a theory.
@@ -268,9 +279,9 @@ class Tournament(NamedTuple):
             option = option._replace(
                 regularization=1.0, step_size=theorem_parameters(K, d, self.norm_bound)[1]
             )
-        own = {**entrant.parameters} | self._known(entrant, option)
+        given = {**entrant.parameters} | self._known(entrant, option)
         radius = {"kind": "log-det", "confidence": CONFIDENCE}
-        return self._made(entrant, option, own, radius, ", theory")
+        return self._made(entrant, option, given, radius, ", theory")
 
     def candidates(self, entrant: Entrant, count: int) -> list[Candidate]:
         """The first `count` points of an entrant's grid, evenly spread over it."""
@@ -294,7 +305,7 @@ class Tournament(NamedTuple):
         return {name: value for name, value in given.items() if name in fields and value is not None}
 
     def _made(
-        self, entrant: Entrant, option: Option, own: dict[str, Any], radius: dict[str, Any], ending: str
+        self, entrant: Entrant, option: Option, given: dict[str, Any], radius: dict[str, Any], ending: str
     ) -> Setting:
         return Setting(
             name=f"{self.name}, {entrant.policy}, {option}{ending}",
@@ -305,7 +316,7 @@ class Tournament(NamedTuple):
             norm_bound=self.norm_bound,
             radius=radius,
             policies=(entrant.policy,),
-            parameters={entrant.policy: own} if own else {},
+            parameters={entrant.policy: given} if given else {},
             guarded=True,
         )
 
