@@ -269,7 +269,7 @@ def draw_grid(axis: Axes, rows: Sequence[Row], title: str) -> None:
     names = [f"{name_of(one['policy'])} {NUMBERS[one['policy']]}" for one in shown]
     axis.set_yticks([-place for place in range(len(shown))], names, fontsize=7)
     axis.set(title=title, xscale="log", xlabel="regret, of random play's, on the tuning streams")
-    axis.xaxis.set_major_locator(FixedLocator([0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.3]))
+    axis.xaxis.set_major_locator(FixedLocator([0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0]))
     axis.xaxis.set_minor_locator(NullLocator())
     axis.xaxis.set_major_formatter(StrMethodFormatter("{x:.0%}"))
     axis.grid(axis="x", alpha=0.25)
