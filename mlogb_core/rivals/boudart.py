@@ -185,7 +185,5 @@ class Boudart(BatchRival):
     @property
     def parameter(self) -> Array:
         r"""The present estimate, (K, d); 0 in phase 1."""
-        scaled = (
-            self._estimate if self.exploring else self._estimate + self._moved @ np.linalg.inv(self._root)
-        )
+        scaled = self._estimate if self.exploring else self._estimate + self._moved @ self._root
         return np.asarray(scaled / self.feature_bound)

@@ -84,7 +84,8 @@ class MNLUCB(BatchRival):
         b = noise * math.log(1.0 + (self.rounds + 1) / (d * lam)) + 0.5 * math.sqrt(lam / K)
         b += 2.0 * noise * math.log(2.0 / self.confidence) + math.sqrt(lam) * S
         logit = 2.0 * b * math.sqrt(self.kappa * (1.0 + 2.0 * S))
-        return self.scale * logit * (1.0 if K == 1 else float(np.linalg.norm(self.rewards)) * smoothness(K))
+        lipschitz = 1.0 if K == 1 else float(np.linalg.norm(self.rewards)) * smoothness(K)
+        return float(self.scale * logit * lipschitz)
 
     def _scores(self, actions: Array) -> Array:
         actions = actions / self.feature_bound

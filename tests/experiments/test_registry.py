@@ -6,7 +6,6 @@ import pickle
 import re
 from dataclasses import MISSING, fields, replace
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -46,13 +45,6 @@ class FixedActions:
         return SimpleNamespace(actions=lambda _: first())
 
 
-def built(name):
-    """The name, skipped where the policy needs a package that is not installed."""
-    package = POLICIES[name].package
-    missing = package is not None and find_spec(package) is None
-    return pytest.param(name, marks=pytest.mark.skipif(missing, reason=f"{package} is in the extra `peers`"))
-
-
 def played(name, n_rounds, **parameters):
     """A policy that has played some rounds, and the setting that it was made from."""
     rewards = (1.0,) if POLICIES[name].binary else (0.5, 1.0)
@@ -86,7 +78,7 @@ def test_a_policy_for_two_outcomes_is_refused_in_a_problem_with_more(name):
         SETTING.policy(name, SETTING.problem.environment(), lambda _: np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("name", [built(name) for name in POLICIES])
+@pytest.mark.parametrize("name", [name for name, entry in POLICIES.items() if entry.package is None])
 def test_the_memory_of_an_entry_is_about_what_a_policy_holds(name):
     """What a policy holds is the size of its pickle. Policies as printed use further matrices in a round."""
     policy, setting = played(name, 12)

@@ -30,7 +30,8 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def requirements() -> dict[str, Requirement]:
-    lines = [*PYPROJECT["dependencies"], *(d for v in PYPROJECT["optional-dependencies"].values() for d in v)]
+    extras = {name: lines for name, lines in PYPROJECT["optional-dependencies"].items() if name != "peers"}
+    lines = [*PYPROJECT["dependencies"], *(d for v in extras.values() for d in v)]
     found = {requirement.name: requirement for requirement in map(Requirement, lines)}
     own = found.pop(PYPROJECT["name"])  # an extra that includes another one
     assert own.extras == {"compendium"}
@@ -88,6 +89,19 @@ def test_lock_is_hashed_names_no_host_and_satisfies_pyproject():
         for locked in pinned[name]:
             (version,) = locked.specifier
             assert wanted.specifier.contains(version.version), f"{locked} does not satisfy {wanted}"
+
+
+def test_lock_of_the_peers_is_hashed_and_satisfies_its_extra():
+    """They are installed beside the locked packages, without what they depend on."""
+    entries = re.split(r"\n(?=[a-z0-9])", (ROOT / "requirements-peers.lock").read_text().strip())
+    pinned = {r.name: r for r in (Requirement(entry.split("\\")[0].strip()) for entry in entries)}
+    assert all("--hash=sha256:" in entry for entry in entries)
+    wanted = {r.name: r for r in map(Requirement, PYPROJECT["optional-dependencies"]["peers"])}
+    assert set(pinned) == set(wanted)
+    for name, locked in pinned.items():
+        (version,) = locked.specifier
+        assert wanted[name].specifier.contains(version.version)
+    assert all(f"'{requirement}'" in (ROOT / "Makefile").read_text() for requirement in wanted.values())
 
 
 @pytest.mark.skipif(Path(sys.prefix) != ROOT / ".venv", reason="not the environment that make builds")
