@@ -77,15 +77,16 @@ class Entrant(NamedTuple):
         Returns the points from which it chooses.
     parameters : mapping
         Own parameters that are the same at every point.
-    dense : bool
-        Whether it holds a matrix of order Kd, or d, that makes its rounds slow.
+    dense : float
+        0, or how slow its rounds are for the order of its matrix, which is Kd, and d for a peer: it plays
+        where the product of both is at most `Tournament.largest_dense`.
     """
 
     policy: str
     family: str
     grid: Callable[[], list[Option]]
     parameters: Mapping[str, Any] = {}
-    dense: bool = False
+    dense: float = 0.0
 
 
 def with_steps() -> list[Option]:
@@ -154,9 +155,9 @@ ENTRANTS: tuple[Entrant, ...] = (
     Entrant("first-order", "control", with_steps),
     Entrant("greedy", "control", without_scale),
     Entrant("random", "control", nothing),
-    Entrant("mnl-ucb", "paper", without_steps, dense=True),
-    Entrant("mnl-ucb-2", "paper", without_steps, dense=True),
-    Entrant("rs-mnl", "paper", without_steps, dense=True),
+    Entrant("mnl-ucb", "paper", without_steps, dense=1.0),
+    Entrant("mnl-ucb-2", "paper", without_steps, dense=1.0),
+    Entrant("rs-mnl", "paper", without_steps, dense=1.0),
     Entrant("ol2m", "paper", without_steps),
     Entrant("ecolog", "paper", without_steps),
     Entrant("glb-omd", "paper", with_steps),
@@ -173,13 +174,13 @@ ENTRANTS: tuple[Entrant, ...] = (
     Entrant(
         "bayesianbandits",
         "peer",
-        dense=True,
+        dense=1.0,
         grid=partial(own, prior_precision=RIDGES, noise_precision=(1.0, 10.0, 100.0)),
     ),
     Entrant(
         "mabwiser-linucb",
         "peer",
-        dense=True,
+        dense=2.5,
         grid=partial(own, regularization=RIDGES, exploration=(1.0, 0.1, 0.01)),
     ),
 )
@@ -230,7 +231,7 @@ class Tournament(NamedTuple):
     sketch_size : int
         m of every sketch.
     largest_dense : int
-        Above this Kd policies that are `dense` do not play.
+        Up to this size policies that are `dense` play.
     """
 
     name: str
@@ -242,9 +243,10 @@ class Tournament(NamedTuple):
 
     def absent(self, entrant: Entrant) -> str | None:
         """Why a policy does not play this problem; None if it plays."""
-        size = self.problem.n_outcomes * self.problem.n_features
-        if entrant.dense and size > self.largest_dense:
-            return f"Kd = {size:,}: a game takes too long"
+        K, d = self.problem.n_outcomes, self.problem.n_features
+        name, order = ("d", d) if entrant.family == "peer" else ("Kd", K * d)
+        if entrant.dense * order > self.largest_dense:
+            return f"{name} = {order:,}: a game takes too long"
         if entrant.policy not in POLICIES:
             return "not in the registry of policies"
         if POLICIES[entrant.policy].binary and self.problem.n_outcomes > 1:
