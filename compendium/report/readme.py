@@ -56,17 +56,19 @@ def update(check: bool = False) -> None:
 
 
 def page() -> str:
-    """The text of the README with its results, and with those of the tournament where it is recorded.
+    """The text of the README with its results, and with those of the tournament where it has a place for it.
 
     Raises
     ------
     FailureError
         If a run is missing.
     UsageError
-        If the README lacks a block.
+        If the README has no results block.
     """
     path = paths.project_root() / "README.md"
     text = tables.with_block(path, "results", block())
+    if "<!-- tournament: begin -->" not in text:
+        return text
     return tables.replace_block(text, "tournament", which_one.short_form(), path.name)
 
 
