@@ -18,7 +18,7 @@ from mlogb_core._validation import Array, as_non_negative, as_positive
 from mlogb_core.curvature import DenseCurvature
 from mlogb_core.link import expected_reward, jacobian, jacobian_factor, outcome_probabilities
 from mlogb_core.rivals.base import Rival
-from mlogb_core.rivals.likelihood import Observations, fit, hessian, invert
+from mlogb_core.rivals.likelihood import Observations, fit, inverse_hessian
 
 
 def as_growth(value: Any) -> float:
@@ -209,8 +209,9 @@ class SecondOrderRival(BatchRival):
         super()._refit()
         actions = self._observations.actions
         probabilities = outcome_probabilities(np.dot(actions, self._estimate.T))
-        matrix = hessian(probabilities, actions, self.regularization)
-        self._curvature.inverse, self._log_determinant = invert(matrix)
+        self._curvature.inverse, self._log_determinant = inverse_hessian(
+            probabilities, actions, self.regularization
+        )
 
 
 def second_order_bonus(slopes: Array, blocks: Array, beta: float, second_order: float) -> Array:

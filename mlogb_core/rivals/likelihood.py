@@ -125,8 +125,17 @@ def fit(
     :math:`1/\|W(\nu)\| = 1/S`, as in `mlogb_core.projection`: a large change of it asks for another factor of
     :math:`H + \nu I`, a small one is a correction of first order. The loss is convex and the ball too, so
     that a step towards a point of the ball at which the model is lower can always be shortened until the loss
-    falls.
+    falls. The estimate lies in the span of the actions, so that few actions are replaced by their coordinates
+    in it.
     """
+    if not len(actions):
+        return Fit(np.zeros_like(start), 0.0, 0)
+    if 2 * len(actions) < actions.shape[1]:
+        basis, coordinates = _span(actions)
+        small = fit(
+            coordinates, outcomes, regularization, start @ basis, norm_bound, multiplier, tolerance=tolerance
+        )
+        return small._replace(parameter=small.parameter @ basis.T)
     parameter, refinement, previous = start, 0.1, math.inf
     logits = np.dot(actions, parameter.T)
     loss = _loss(logits, outcomes, parameter, regularization)
@@ -172,6 +181,47 @@ def fit(
         f"the maximum-likelihood estimate from {len(outcomes)} rounds did not settle in {_MAX_STEPS} steps "
         f"(length {length(parameter.reshape(-1)):.3g}, last step {previous:.3g})"
     )
+
+
+def inverse_hessian(probabilities: Array, actions: Array, regularization: float) -> tuple[Array, float]:
+    r"""The inverse of the Hessian of `hessian` as a lower triangle, and the log-determinant of the Hessian.
+
+    Parameters
+    ----------
+    probabilities, actions, regularization
+        As in `hessian`.
+
+    Raises
+    ------
+    LinAlgError
+        If the Hessian is not positive definite.
+
+    Notes
+    -----
+    With an orthonormal basis Q of few actions the Hessian is :math:`\lambda I` outside their span, and
+    :math:`H^{-1} = \frac1\lambda I + (I \otimes Q)(H_Q^{-1} - \frac1\lambda I)(I \otimes Q)^\top`, where
+    :math:`H_Q` is the Hessian for coordinates.
+    """
+    (t, d), K = actions.shape, probabilities.shape[1] - 1
+    if 2 * t >= d:
+        return invert(hessian(probabilities, actions, regularization))
+    basis, coordinates = _span(actions)
+    lower, log_determinant = invert(hessian(probabilities, coordinates, regularization))
+    add_to_diagonal(lower.T, -1.0 / regularization)
+    inner = (lower + np.tril(lower, -1).T).reshape(K, t, K, t)
+    inverse: Array = np.zeros((K * d, K * d), order="F")
+    for k in range(K):
+        for i in range(k + 1):
+            block = basis @ inner[k, :, i] @ basis.T
+            inverse[k * d : (k + 1) * d, i * d : (i + 1) * d] = np.tril(block) if i == k else block
+    add_to_diagonal(inverse.T, 1.0 / regularization)
+    return inverse, log_determinant + K * (d - t) * math.log(regularization)
+
+
+def _span(actions: Array) -> tuple[Array, Array]:
+    """An orthonormal basis of the span of few actions, (d, t), and their coordinates, (t, t)."""
+    basis, triangle = np.linalg.qr(actions.T)
+    return basis, np.ascontiguousarray(triangle.T)
 
 
 def hessian(probabilities: Array, actions: Array, regularization: float) -> Array:

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from mlogb_core.choice import choose
 from mlogb_core.rivals import MNLUCB, MNLUCB2, OFUGLB, RSMNL, Boudart, boudart
 from mlogb_core.rivals.kappa import inverse_curvature
-from mlogb_core.rivals.likelihood import Observations, fit, hessian, invert
+from mlogb_core.rivals.likelihood import Observations, fit, hessian, inverse_hessian, invert
 
 D, S, DELTA, SCALE, BOUND = 3, 1.5, 0.1, 0.3, 2.0
 SD = S * BOUND
@@ -122,6 +122,21 @@ def test_the_hessian_is_the_sum_over_rounds_and_its_inverse_fits(K):
     np.testing.assert_allclose(found, np.tril(expected), atol=1e-14)
     inverse, log_determinant = invert(found)
     np.testing.assert_allclose(inverse, np.tril(np.linalg.inv(expected)), rtol=1e-8)
+    assert log_determinant == pytest.approx(np.linalg.slogdet(expected)[1], rel=1e-12)
+
+
+@pytest.mark.parametrize("K", [1, 3])
+def test_few_actions_are_worked_on_in_their_span(K):
+    """With 4 of 9 directions; the estimate and the inverse are those of all coordinates."""
+    rng = np.random.default_rng(K)
+    X, y = rng.standard_normal((4, 9)), rng.integers(K + 1, size=4)
+    for radius in (math.inf, 0.3):
+        found = fit(X, y, 0.2, rng.standard_normal((K, 9)) / 30, radius).parameter
+        np.testing.assert_allclose(found, estimate(X, y, K, 0.2, radius), atol=3e-6)
+    p = np.array([link(found @ x)[0] for x in X])
+    inverse, log_determinant = inverse_hessian(np.column_stack((1 - p.sum(axis=1), p)), X, 0.2)
+    expected = dense(found, X, 0.2)
+    np.testing.assert_allclose(inverse, np.tril(np.linalg.inv(expected)), atol=1e-13)
     assert log_determinant == pytest.approx(np.linalg.slogdet(expected)[1], rel=1e-12)
 
 
