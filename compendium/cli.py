@@ -392,11 +392,12 @@ def results(
     check: Annotated[bool, typer.Option("--check", help="Only say whether it is up to date.")] = False,
 ) -> None:
     """Write what is made from the committed runs: RESULTS.md, results in other pages, figures."""
-    from compendium.report import article, choosing, results
+    from compendium.report import article, choosing, results, which_one
 
     results.write(check=check)
     article.write(check=check)
     choosing.write(check=check)
+    which_one.write(check=check)
 
 
 @app.command()
@@ -404,11 +405,12 @@ def readme(
     check: Annotated[bool, typer.Option("--check", help="Only say whether it is up to date.")] = False,
 ) -> None:
     """Write the results in the README, the articles and the page on parameters from the committed runs."""
-    from compendium.report import article, choosing, readme
+    from compendium.report import article, choosing, readme, which_one
 
     readme.update(check=check)
     article.write(check=check)
     choosing.write(check=check)
+    which_one.write(check=check)
 
 
 def _print_claims(registry: Registry, chosen: Sequence[Claim]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,43 @@ def curvature_bytes(curvature: Curvature[Any]) -> int:
     arrays = [value for value in vars(curvature).values() if isinstance(value, np.ndarray)]
     owners = {id(owner): owner for owner in map(_owner, arrays)}
     return sum(owner.nbytes for owner in owners.values())
+
+
+def array_bytes(policy: Any) -> int:
+    """Bytes of all arrays that a policy holds, in its attributes and in whatever these hold.
+
+    Parameters
+    ----------
+    policy : object
+        A policy between two rounds.
+
+    Returns
+    -------
+    int
+        Arrays that share their memory count once. What compiled code of other packages holds is not seen.
+    """
+    owners = {id(owner): owner for owner in map(_owner, _arrays(policy, set()))}
+    return sum(owner.nbytes for owner in owners.values())
+
+
+def _arrays(value: Any, seen: set[int]) -> Iterator[np.ndarray]:
+    """The arrays that can be reached from a value, without those that belong to modules and classes."""
+    if id(value) in seen or isinstance(value, (type, str, bytes, int, float, np.random.Generator)):
+        return
+    seen.add(id(value))
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _arrays(part, seen)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for part in value:
+            yield from _arrays(part, seen)
+    elif type(value).__module__ not in ("builtins", "types", "functools"):
+        slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+        held = [getattr(value, name, None) for name in slots if isinstance(name, str)]
+        for part in (*getattr(value, "__dict__", {}).values(), *held):
+            yield from _arrays(part, seen)
 
 
 def _owner(array: np.ndarray) -> np.ndarray:

@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from compendium.experiments.failures import Guarded
 from compendium.experiments.policies import COMPARISON, POLICIES, own_parameters
 from compendium.experiments.problems import AnyProblem
 from mlogb_core.environments import Environment
@@ -53,6 +54,8 @@ class Setting(BaseModel):
     coverage : bool
         Whether a trial takes in every round how far the truth is from the estimate of each optimistic policy
         (see `compendium.experiments.region`), which needs a synthetic problem. By default it does not.
+    guarded : bool
+        Whether a policy that raises an error in a game is recorded as failed, instead of ending the trial.
     """
 
     # A setting is validated again wherever another model takes it, because variants of a setting are made by
@@ -69,6 +72,7 @@ class Setting(BaseModel):
     policies: tuple[str, ...] = COMPARISON
     parameters: dict[str, dict[str, Any]] = {}
     coverage: bool = False
+    guarded: bool = False
 
     @field_validator("radius")
     @classmethod
@@ -116,13 +120,13 @@ class Setting(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave `parameters` out where it is empty, and `coverage` where it is false.
+        """Leave `parameters` out where it is empty, and `coverage` and `guarded` where they are false.
 
         Such a setting has the description, and its trials have the addresses, that they had before settings
         had these fields.
         """
         described: dict[str, Any] = handler(self)
-        for name in ("parameters", "coverage"):
+        for name in ("parameters", "coverage", "guarded"):
             if not described.get(name):
                 described.pop(name, None)
         return described
@@ -151,7 +155,8 @@ class Setting(BaseModel):
             "rng": stream(name),
         }
         arguments = {argument: given[argument] for argument in entry.takes}
-        return entry.constructor(environment.n_features, environment.rewards, **arguments, **self._own(name))
+        built = entry.constructor(environment.n_features, environment.rewards, **arguments, **self._own(name))
+        return Guarded(built) if self.guarded else built
 
     def build(
         self, environment: Environment, stream: Callable[[str], np.random.Generator]

@@ -138,7 +138,8 @@ class Results:
         Wall time per round in milliseconds, one row per (setting, policy, trial); see `_timings`.
     final : pandas.DataFrame
         One row per (setting, trial, policy with a curvature): its `NewtonPolicy.summary` at the end. If a
-        setting follows the coverage, also `largest_share` and `last_share` of `region.Region`.
+        setting follows the coverage, also `largest_share` and `last_share` of `region.Region`. Under a
+        guarded setting one row per game that failed, with its `failure`.
     margins : list of dict
         The smallest decision margin of each policy under each setting.
     data : list of dict
@@ -178,6 +179,13 @@ class Results:
         keys = ["setting", "policy", "trial"]
         sums = self.rounds.groupby(keys, observed=True, sort=False)["regret"].sum()
         return sums.reset_index()
+
+    @property
+    def failures(self) -> pd.DataFrame:
+        """The games in which a policy of a guarded setting failed: setting, trial, policy, failure."""
+        columns = ["setting", "trial", "policy", "failure"]
+        found = self.final.reindex(columns=columns).dropna(subset="failure")
+        return found.astype({"setting": str, "policy": str}).reset_index(drop=True)
 
     def tables_only(self) -> Results:
         """The same without the single rounds, which take memory that many studies in a row do not leave."""
@@ -393,7 +401,8 @@ def final_states(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> 
     ]
     columns = ["setting", "trial", "policy", "shrinkage", "largest_eigenvalue", "parameter_norm"]
     shares = SHARES if any(spec.setting.coverage for spec in specs) else ()
-    return pd.DataFrame(rows, columns=[*columns, "smallest_margin", *shares])
+    failure = ("failure",) if any("failure" in row for row in rows) else ()
+    return pd.DataFrame(rows, columns=[*columns, "smallest_margin", *shares, *failure])
 
 
 def combine(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

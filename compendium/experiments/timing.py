@@ -8,6 +8,7 @@ all of them.
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -15,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from compendium.experiments.memory import curvature_bytes
+from compendium.experiments.failures import failure_of, unguarded
+from compendium.experiments.memory import array_bytes, curvature_bytes
 from compendium.experiments.setting import Setting
 from mlogb_core.environments import ActionSet, Instance
 from mlogb_core.policies import NewtonPolicy, Policy
@@ -33,7 +35,7 @@ class Played(NamedTuple):
 
 def round_times(
     contenders: Mapping[str, Played], n_rounds: int, *, warmup: int, seed: int, experiment: str
-) -> dict[str, dict[str, float]]:
+) -> dict[str, dict[str, Any]]:
     """Wall time of a whole round, and what is held from one to the next.
 
     Parameters
@@ -51,9 +53,11 @@ def round_times(
     Returns
     -------
     dict
-        By the name of each contender: the quartiles `q25`, `median` and `q75` of the time of a round in
-        milliseconds, to four digits; `bytes`, those of the arrays of its curvature in the end; `rank`, the
-        number of directions that it then has, 0 where it has none.
+        By the name of each contender: the quartiles `q25`, `median` and `q75` and the `mean` of the time of a
+        round in milliseconds, to four digits; in the mean a round in which the thread had to wait counts with
+        its processor time, since a few such rounds would decide it; `bytes`, those of the arrays of its
+        curvature in the end; `rank`, the number of directions that it then has, 0 where it has none; `held`,
+        the bytes of all arrays that it then holds. One of a guarded setting that failed has its `failure`.
 
     Raises
     ------
@@ -74,6 +78,7 @@ def round_times(
         }
         draws = _Draws(environment.instance(streams.instance), streams)
         times: dict[str, list[float]] = {name: [] for name in policies}
+        busy: dict[str, list[float]] = {name: [] for name in policies}
         for _ in range(warmup):
             (drawn,) = draws.take(1)
             for policy in policies.values():
@@ -84,8 +89,14 @@ def round_times(
                 with _no_collection():
                     for drawn in lead_in:
                         _play(policies[name], *drawn)
-                    times[name] += [_play(policies[name], *drawn) for drawn in rounds]
-    return {name: _quartiles(times[name]) | _held(policy) for name, policy in policies.items()}
+                    for drawn in rounds:
+                        start = time.thread_time()
+                        times[name].append(_play(policies[name], *drawn))
+                        busy[name].append(min(times[name][-1], time.thread_time() - start))
+    return {
+        name: _quartiles(times[name]) | {"mean": _milliseconds(np.mean(busy[name]))} | _held(policy)
+        for name, policy in policies.items()
+    }
 
 
 class _Draws:
@@ -114,16 +125,23 @@ def _rotated(names: list[str], block: int) -> list[str]:
 
 
 def _quartiles(seconds: list[float]) -> dict[str, float]:
-    values = np.quantile(seconds, (0.25, 0.5, 0.75)) * 1e3
-    return dict(zip(("q25", "median", "q75"), (float(f"{value:.4g}") for value in values), strict=True))
+    values = np.quantile(seconds, (0.25, 0.5, 0.75))
+    return dict(zip(("q25", "median", "q75"), map(_milliseconds, values), strict=True))
 
 
-def _held(policy: Policy) -> dict[str, float]:
-    """Bytes and rank of a policy's curvature."""
+def _milliseconds(seconds: float | np.floating[Any]) -> float:
+    """Four digits."""
+    return float(f"{seconds * 1e3:.4g}")
+
+
+def _held(policy: Policy) -> dict[str, Any]:
+    """Bytes and rank of a policy's curvature, the bytes of all that it holds, and its failure, if any."""
+    failure, policy = failure_of(policy), unguarded(policy)
+    held = {"bytes": 0, "rank": 0, "held": array_bytes(policy)} | ({"failure": failure} if failure else {})
     if not isinstance(policy, NewtonPolicy):
-        return {"bytes": 0, "rank": 0}
+        return held
     curvature: Any = policy.curvature
-    return {"bytes": curvature_bytes(curvature), "rank": int(getattr(curvature, "rank", 0))}
+    return held | {"bytes": curvature_bytes(curvature), "rank": int(getattr(curvature, "rank", 0))}
 
 
 @contextmanager

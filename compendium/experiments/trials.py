@@ -28,11 +28,12 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 from threadpoolctl import threadpool_limits
 
+from compendium.experiments.failures import Guarded
 from compendium.experiments.region import Region, true_parameter
 from compendium.experiments.setting import Setting
 from compendium.system import paths
 from compendium.system.provenance import code_digest, computed_on
-from mlogb_core.policies import NewtonPolicy
+from mlogb_core.policies import NewtonPolicy, Policy
 from mlogb_core.simulation import Round, Trial, run_trial, trial_streams
 
 __all__ = ["TIMES", "Setting", "TrialSpec", "is_stored", "library_digest", "load", "store"]
@@ -82,8 +83,8 @@ class TrialSpec(BaseModel):
         DataFrame
             One row per round and policy. Its `attrs` has three entries: ``final``, the summary of each policy
             with a curvature after the last round, with the shares of its radius if the setting follows the
-            coverage; ``computed_on``, libraries and machine of this process; and ``seconds``, how long the
-            trial took.
+            coverage, or the failure of a guarded one; ``computed_on``, libraries and machine of this process;
+            and ``seconds``, how long the trial took.
         """
         started = perf_counter()
         region: Region | None = None
@@ -94,9 +95,6 @@ class TrialSpec(BaseModel):
             if on_round is not None:
                 on_round(played.number)
 
-        def final_state(name: str, policy: NewtonPolicy) -> dict[str, float]:
-            return policy.summary() | (region.shares(name) if region else {})
-
         streams = trial_streams(self.seed, self.experiment, self.trial)
         with threadpool_limits(limits=1):
             environment = self.setting.problem.environment()
@@ -105,7 +103,9 @@ class TrialSpec(BaseModel):
                 truth = true_parameter(self.setting, self.seed, self.experiment, self.trial)
                 region = Region(policies, truth)
             trial = run_trial(environment, policies, self.n_rounds, streams, observer)
-            final = {n: final_state(n, p) for n, p in policies.items() if isinstance(p, NewtonPolicy)}
+            final = {
+                n: state for n, p in policies.items() if (state := _final_state(n, p, region)) is not None
+            }
         frame = _tidy(trial)
         frame.attrs |= {"final": final, "computed_on": computed_on(), "seconds": perf_counter() - started}
         return frame
@@ -184,8 +184,17 @@ def check_writable(folder: Path) -> None:
 @lru_cache(maxsize=1)
 def library_digest() -> str:
     """Digest of the sources that decide a trial's numbers: `mlogb_core`, and what builds its objects."""
-    modules = (f"experiments/{name}.py" for name in ("policies", "region", "setting", "trials"))
+    modules = (f"experiments/{name}.py" for name in ("failures", "policies", "region", "setting", "trials"))
     return code_digest(["experiments/problems", *modules])
+
+
+def _final_state(name: str, policy: Policy, region: Region | None) -> dict[str, Any] | None:
+    """What is kept of a policy besides its rounds; of a guarded one its failure alone, if it failed."""
+    if isinstance(policy, Guarded):
+        return {"failure": policy.failure} if policy.failure else None
+    if not isinstance(policy, NewtonPolicy):
+        return None
+    return policy.summary() | (region.shares(name) if region else {})
 
 
 def _content(frame: pd.DataFrame) -> str:

@@ -26,7 +26,8 @@ def relative_regret(regret: pd.DataFrame, reference: str) -> pd.DataFrame:
     Parameters
     ----------
     regret : DataFrame
-        Columns group, policy, trial, regret, as of `compendium.experiments.by_group`.
+        Columns group, policy, trial, regret, as of `compendium.experiments.by_group`. A policy may lack
+        trials; its differences are those of the others.
     reference : str
         Name of a policy that plays in one group.
 
@@ -42,7 +43,7 @@ def relative_regret(regret: pd.DataFrame, reference: str) -> pd.DataFrame:
         raise ValueError(f"reference must play in exactly one group, got {reference!r}")
     rows = []
     for (group, policy), part in regret.groupby(_KEYS, sort=False):
-        difference = (part.set_index("trial")["regret"] - base) / base.mean()
+        difference = (part.set_index("trial")["regret"] - base).dropna() / base.mean()
         mean, low, high = interval(difference)
         found = {"group": group, "policy": policy, "regret": float(part["regret"].mean())}
         rows.append(found | {"mean": mean, "low": low, "high": high, "verdict": verdict(low, high)})

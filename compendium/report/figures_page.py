@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compendium.claims.registry import slug
+from compendium.experiments.tournament import PROBLEMS
 from compendium.runs import attestation
 from compendium.runs.manifest import load_manifest
 from compendium.runs.run import Run, find_runs
@@ -36,7 +37,7 @@ runs and checks every checksum; `mlogb run EXPERIMENT --profile paper --again` m
 
 
 #: For each figure its heading, and what a reader should see in it.
-WORDS: Mapping[str, tuple[str, str]] = {
+WORDS: dict[str, tuple[str, str]] = {
     "bench_map": (
         "Where sketching pays",
         "To the right of the white line a round of EOFD-MLogB is faster than one of the strongest "
@@ -136,6 +137,22 @@ WORDS: Mapping[str, tuple[str, str]] = {
         "Above, whether anything was learned; below, that tuned the sketch plays as if it had no "
         "curvature, and the full Hessian better.",
     ),
+}
+
+
+WORDS |= {
+    f"tournament_{name}": (
+        f"Regret against time: {title}",
+        "Who lies on the line, and how far above it the others are; the numbers are those of the table in "
+        "the run's notebook.",
+    )
+    for name, title in PROBLEMS.items()
+} | {
+    f"tournament_grid_{name}": (
+        f"Regret over the grid: {title}",
+        "A policy with a short line needs no tuning.",
+    )
+    for name, title in PROBLEMS.items()
 }
 
 

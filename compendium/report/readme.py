@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from compendium.report import equal_regret, tables
+from compendium.report import equal_regret, tables, which_one
 from compendium.runs.run import Run, find_runs
 from compendium.system import paths
 from compendium.system.paths import FailureError
@@ -51,8 +51,25 @@ def update(check: bool = False) -> None:
         If the README has no results block.
     """
     path = paths.project_root() / "README.md"
-    if tables.write_if_changed(path, tables.with_block(path, "results", block()), check):
+    if tables.write_if_changed(path, page(), check):
         raise FailureError("the README's results differ from the committed runs: run `make readme`")
+
+
+def page() -> str:
+    """The text of the README with its results, and with those of the tournament where it has a place for it.
+
+    Raises
+    ------
+    FailureError
+        If a run is missing.
+    UsageError
+        If the README has no results block.
+    """
+    path = paths.project_root() / "README.md"
+    text = tables.with_block(path, "results", block())
+    if "<!-- tournament: begin -->" not in text:
+        return text
+    return tables.replace_block(text, "tournament", which_one.short_form(), path.name)
 
 
 def block() -> str:

@@ -226,6 +226,7 @@ _OTHERS = (
     "equal_regret",
     "adaptive_rank",
     "moonshot",
+    "tournament",
 )
 
 
@@ -457,7 +458,7 @@ def write(check: bool = False) -> None:
     contents = {
         PAGE: page(found),
         DATA: data(found),
-        "README.md": report.with_block(root / "README.md", "results", readme.block()),
+        "README.md": readme.page(),
         figures_page.PAGE: figures_page.page(root),
     }
     for name, text in contents.items():

@@ -295,11 +295,16 @@ def with_block(path: Path, name: str, block: str) -> str:
     UsageError
         If the page does not have the two comments.
     """
+    return replace_block(path.read_text(encoding="utf-8"), name, block, path.name)
+
+
+def replace_block(text: str, name: str, block: str, page: str) -> str:
+    """A text with other content between two comments, as `with_block` says; `page` is named in the error."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    before, found, rest = path.read_text(encoding="utf-8").partition(f"{begin}\n")
+    before, found, rest = text.partition(f"{begin}\n")
     _, closed, after = rest.partition(end)
     if not (found and closed):
-        raise UsageError(f"{path.name} has no block between {begin} and {end}")
+        raise UsageError(f"{page} has no block between {begin} and {end}")
     return f"{before}{found}{block}{end}{after}"
 
 

@@ -145,7 +145,8 @@ def test_the_identity_of_settings_without_own_parameters_does_not_change(monkeyp
     """Stored trials and the records of runs depend on it."""
     monkeypatch.setattr(trials, "library_digest", lambda: "0" * 64)
     spec = TrialSpec(experiment="tests", setting=SETTING, n_rounds=3, seed=7, trial=0)
-    assert set(spec.identity()["setting"]) == set(Setting.model_fields) - {"parameters", "coverage"}
+    left_out = {"parameters", "coverage", "guarded"}
+    assert set(spec.identity()["setting"]) == set(Setting.model_fields) - left_out
     assert spec.key == "cdbd46b526566af13e72e517"
     other = spec.model_copy(update={"setting": changed(parameters={"eofd": {"buffer": 3}})})
     assert other.identity()["setting"]["parameters"] == {"eofd": {"buffer": 3}}

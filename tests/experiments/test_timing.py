@@ -31,6 +31,16 @@ def test_quartiles_are_of_whole_rounds_and_only_the_timed_ones_count(monkeypatch
     assert found["sketch"]["q25"] <= found["sketch"]["median"] <= found["sketch"]["q75"]
 
 
+def test_a_round_in_which_the_thread_waits_counts_in_the_mean_with_its_processor_time(monkeypatch):
+    """Ten rounds of a millisecond, two of processor time each, and in the last one a second of waiting."""
+    monkeypatch.setattr(module, "_LEAD_IN", 0)
+    seconds, clock = iter([1e-3] * 9 + [1.0]), iter(range(0, 100, 2))
+    monkeypatch.setattr(module, "_play", lambda *_: next(seconds))
+    monkeypatch.setattr(module.time, "thread_time", lambda: 1e-3 * next(clock))
+    found = round_times({"a": Played(SETTING, "random")}, 10, warmup=0, seed=1, experiment="times")["a"]
+    assert (found["median"], found["mean"]) == (1.0, pytest.approx(1.1))
+
+
 def test_all_play_the_same_rounds_in_rotating_blocks(monkeypatch):
     calls = []
     play = module._play

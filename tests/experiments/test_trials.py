@@ -93,6 +93,7 @@ DECISIVE = [
     {"setting": {"parameters": {"eofd": {"buffer": 3}}}},
     {"setting": {"parameters": {"greedy": {"buffer": 3}}}},
     {"setting": {"coverage": True}},
+    {"setting": {"guarded": True}},
     {"problem": {"dimension": 7}},
     {"problem": {"rewards": (0.5, 0.9)}},
     {"problem": {"rewards": (1.0, 0.5)}},
@@ -143,8 +144,8 @@ def test_what_decides_nothing_is_not_in_the_address(monkeypatch):
     assert make_spec({"policies": list(COMPARISON)}).key == key
     for parameters in ({}, {"eofd": {}}, {"eofd": {"buffer": 1}, "random": {}}):
         assert make_spec({"parameters": parameters}).key == key
-    assert make_spec({"coverage": False}).key == key
-    assert not {"parameters", "coverage"} & set(make_spec().model_dump()["setting"])
+    assert make_spec({"coverage": False, "guarded": False}).key == key
+    assert not {"parameters", "coverage", "guarded"} & set(make_spec().model_dump()["setting"])
     assert make_spec(problem={"n_actions": (10, 30)}).key == key
     spec = make_spec()
     assert TrialSpec.model_validate_json(spec.model_dump_json()).key == key
@@ -179,7 +180,7 @@ def test_which_modules_are_in_the_address(monkeypatch):
     asked = []
     monkeypatch.setattr(trials, "code_digest", lambda *arguments: asked.append(arguments) or "d")
     assert trials.library_digest.__wrapped__() == "d"
-    modules = [f"experiments/{name}.py" for name in ("policies", "region", "setting", "trials")]
+    modules = [f"experiments/{name}.py" for name in ("failures", "policies", "region", "setting", "trials")]
     assert asked == [(["experiments/problems", *modules],)]
 
 

