@@ -78,8 +78,8 @@ book: $(STAMP)  ## build the book into book/_build/html
 explorer: $(STAMP)  ## play the games behind the explorer page again (some ten minutes)
 	$(BIN)/python -m compendium.explorer.grid
 
-bench: $(STAMP)  ## time all variants side by side on one thread (about half an hour; QUICK=1: seconds)
-	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
+bench: $(STAMP)  ## time all variants side by side on one thread (about half an hour; QUICK=1: seconds; PART=sparse: one part)
+	$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(PART),--part $(PART))
 
 notebooks: $(STAMP)  ## execute every notebook text into its paired .ipynb
 	$(BIN)/mlogb notebooks build

@@ -44,7 +44,7 @@ _LONGEST = 100.0
 # A short rebuild that leaves a larger share of this is replaced by a whole one.
 _SHORT_SHARE = 0.25
 # A feature of a middle column costs as much in a short rebuild as this many features in a whole one.
-_MIDDLE_COST = 4
+_MIDDLE_COST = 6
 # Middle columns are used where there are this many times more features than coordinates without them.
 _WIDE = 8
 # Number of features that a rebuild treats at once.
@@ -76,7 +76,7 @@ class SparseFeatures(Owned):
 
     def __init__(self, n_features: int, n_state: int, period: int) -> None:
         self.n_features, self.n_state, self.period = n_features, n_state, period
-        self.spare = max(1, n_state // 20)
+        self.spare = self._spare_columns()
         self.size = min(self._most_coordinates(), n_features)
         self.is_identity = self.size == n_features
         self.used = self.dense = self.middle = self.recent = 0
@@ -101,7 +101,11 @@ class SparseFeatures(Owned):
     @property
     def _has_middle(self) -> bool:
         """Whether there are so many features that middle columns pay."""
-        return self.n_features > _WIDE * (self.n_state + self.spare + self.period)
+        return self.n_features > _WIDE * (self.n_state + self.period)
+
+    def _spare_columns(self) -> int:
+        """Number of dense columns for actions near the span, of which many features leave little memory."""
+        return max(1, self.n_state // (20 if self._has_middle else 2))
 
     def _most_coordinates(self) -> int:
         return self.n_state * (2 if self._has_middle else 1) + self.spare + self.period
@@ -288,19 +292,21 @@ class SparseFeatures(Owned):
         Returns
         -------
         features : (n,) int array
-            The places of those features, increasing.
+            The places of those features, those of the middle columns first.
         numbers : (n, k) array
         """
-        end = self._starts[self.recent]
-        features = np.union1d(self._middle_features, self._features[:end])
+        recent, place = self._features[: self._starts[self.recent]], self._middle_place
+        count = self._middle_features.size
+        new = np.unique(recent[place[recent] < 0])
+        features = np.concatenate((self._middle_features, new))
         numbers = np.zeros((features.size, len(coefficients)))
-        numbers[np.searchsorted(features, self._middle_features)] = (
-            self._middle_columns @ coefficients[:, self._middle_rows].T
-        )
-        columns = np.searchsorted(features, self._features[:end])
-        rows = self._values[:end], columns, self._starts[: self.recent + 1]
-        recent = csr_array(rows, shape=(self.recent, features.size))
-        numbers += recent.T @ coefficients[:, self._is_recent].T
+        np.matmul(self._middle_columns, coefficients[:, self._middle_rows].T, out=numbers[:count])
+        place[new] = np.arange(count, features.size, dtype=np.int32)
+        rows, columns = np.unique(place[recent], return_inverse=True)
+        place[new] = -1
+        entries = self._values[: recent.size], columns, self._starts[: self.recent + 1]
+        actions = csr_array(entries, shape=(self.recent, rows.size))
+        numbers[rows] += actions.T @ coefficients[:, self._is_recent].T
         return features, numbers
 
     # -- rebuilds
@@ -349,13 +355,15 @@ class SparseFeatures(Owned):
         coefficients = directions.T @ self._rows[: self.used, : self.used]
         dense_part, dense = coefficients[:, self._is_dense[: self.used]].T, self.dense
         features, later = self._later_part(coefficients)
+        order = np.argsort(features)
+        features = features[order]
         self._make_room(max(n_state, k))
         gram = np.zeros((k, k))
         for start in range(0, t, _BLOCK):
             stop = min(start + _BLOCK, t)
             block = self._columns[start:stop, :dense] @ dense_part
             first, last = np.searchsorted(features, (start, stop))
-            block[features[first:last] - start] += later[first:last]
+            block[features[first:last] - start] += later[order[first:last]]
             self._columns[start:stop, :k] = block
             self._columns[start:stop, k:] = 0.0
             gram += block.T @ block
@@ -378,17 +386,19 @@ class SparseFeatures(Owned):
         outside = np.linalg.qr(directions[base:])[0]
         coefficients = outside.T @ self._rows[base:u, :u]
         features, columns = self._later_part(coefficients)
-        columns /= np.linalg.norm(columns, axis=0)
+        columns /= np.sqrt(np.einsum("ij,ij->j", columns, columns))
         k = columns.shape[1]
-        gram = np.empty((base + k, base + k))
+        gram = np.zeros((base + k, base + k))
         gram[:base, :base] = self._gram[:base, :base]
         gram[base:, base:] = columns.T @ columns
-        gram[base:, :base] = columns.T @ self._columns[features, :base]
+        for start in range(0, features.size, _BLOCK):
+            part = features[start : start + _BLOCK]
+            gram[base:, :base] += columns[start : start + _BLOCK].T @ self._columns[part, :base]
         gram[:base, base:] = gram[base:, :base].T
         rows = invert_triangle(cholesky(gram.copy()))
         if np.abs(rows).sum(axis=1).max() > _SHORT_SHARE * _LONGEST:
             return None
-        self._middle_features, self._middle_columns = features.astype(np.int32), columns
+        self._middle_features, self._middle_columns = features, columns
         self._middle_place[features] = np.arange(features.size, dtype=np.int32)
         self._middle_work = work
         self._restart(gram, base)
@@ -413,7 +423,8 @@ class SparseFeatures(Owned):
         """Make the arrays large enough for a state of so many directions."""
         if n_state <= self.n_state:
             return
-        self.n_state, self.spare = n_state, max(1, n_state // 20)
+        self.n_state = n_state
+        self.spare = self._spare_columns()
         self.size = self._most_coordinates()
         self._rows, self._gram = np.zeros((self.size, self.size)), np.zeros((self.size, self.size))
         self._is_dense = np.zeros(self.size, dtype=bool)

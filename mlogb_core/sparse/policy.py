@@ -69,7 +69,8 @@ class SparsePolicy(Owned):
     the coordinates keep all inner products that they are made of. A round costs
     :math:`O(n\,\mathrm{nnz}\,(K m + K) + n u^2)` for n actions, where u is the number of coordinates, and
     something polynomial in m; a rebuild, once in up to `period` rounds, costs O(d' K m u), where d' is the
-    number of features that the actions played so far have had.
+    number of features that the actions played so far have had, or less where d is large. It pays where d is
+    many times :math:`K(m+1)` and `period` together; with some hundreds of features dense rows are faster.
 
     Examples
     --------

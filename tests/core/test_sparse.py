@@ -144,7 +144,7 @@ def test_the_game_is_that_of_dense_rows_when_rebuilds_are_short(stream, K, m, co
 
 
 def test_rebuilds_are_short_until_they_have_cost_as_much_as_a_whole_one():
-    rng, d = np.random.default_rng(3), 5000
+    rng, d = np.random.default_rng(3), 4500
     policy = SparsePolicy(maker(1, 4, compiled=True), d, period=10)
     for start in range(0, d, 25):
         action = csr_array((np.full(25, 0.2), np.arange(start, start + 25), [0, 25]), shape=(1, d))
@@ -156,9 +156,9 @@ def test_rebuilds_are_short_until_they_have_cost_as_much_as_a_whole_one():
         if policy.features.rebuilds > before:
             before = policy.features.rebuilds
             kinds.append(policy.features.short > short)
-    # Ten actions of four features: the n-th short rebuild costs 4 * 40 n, and all n of them 80 n (n + 1).
+    # Ten actions of four features: the n-th short rebuild costs 6 * 40 n, and all n of them 120 n (n + 1).
     whole = np.flatnonzero(~np.array(kinds))
-    assert np.diff(whole).tolist() == [8] * (len(whole) - 1)  # seven short ones: 4,480 of 5,000
+    assert np.diff(whole).tolist() == [6] * (len(whole) - 1)  # five short ones: 3,600 of 4,500
     assert len(whole) >= 4
 
 
