@@ -184,8 +184,8 @@ def check_writable(folder: Path) -> None:
 @lru_cache(maxsize=1)
 def library_digest() -> str:
     """Digest of the sources that decide a trial's numbers: `mlogb_core`, and what builds its objects."""
-    modules = (f"experiments/{name}.py" for name in ("failures", "policies", "region", "setting", "trials"))
-    return code_digest(["experiments/problems", *modules])
+    names = ("failures", "peers", "policies", "region", "setting", "trials")
+    return code_digest(["experiments/problems", *(f"experiments/{name}.py" for name in names)])
 
 
 def _final_state(name: str, policy: Policy, region: Region | None) -> dict[str, Any] | None:

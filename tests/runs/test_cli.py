@@ -397,11 +397,12 @@ def test_data_and_readme_call_their_modules(mlogb, monkeypatch):
         "results": SimpleNamespace(write=update),
         "article": SimpleNamespace(write=lambda check: written.append(("article", check))),
         "choosing": SimpleNamespace(write=lambda check: written.append(("choosing", check))),
+        "which_one": SimpleNamespace(write=lambda check: written.append(("which_one", check))),
     }.items():
         monkeypatch.setattr(f"compendium.report.{name}", module, raising=False)
     for count, name in enumerate(("readme", "results"), 1):
         assert mlogb(name) == (0, "", "")
-        assert written == [("article", False), ("choosing", False)] * count
+        assert written == [("article", False), ("choosing", False), ("which_one", False)] * count
         assert mlogb(name, "--check") == (1, "", "README.md is not up to date\n")
 
 
