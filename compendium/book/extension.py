@@ -250,6 +250,7 @@ class Book:
         if docname == "ERRATA":
             self._link_headings(docname, doctree)
         _mark_panels(doctree)
+        _mark_symbols(doctree)
 
     def link_to(self, docname: str, code: str) -> nodes.Element | None:
         """A link in place of inline code that names an object, a source file or a place of the paper.
@@ -504,6 +505,13 @@ def _mark_panels(doctree: nodes.document) -> None:
             table = node.next_node(nodes.table, siblings=True, descend=False)
             if table is not None:
                 table["classes"].append("panel")
+
+
+def _mark_symbols(doctree: nodes.document) -> None:
+    """Give the tables of symbols a class, by which a phone shows what a letter means below the letter."""
+    for table in doctree.findall(nodes.table):
+        if (head := next(table.findall(nodes.thead), None)) and head.astext().startswith("symbol"):
+            table["classes"].append("symbols")
 
 
 def _in_prose(doctree: nodes.document, kind: type[Any]) -> Iterator[Any]:

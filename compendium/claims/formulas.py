@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 _FORMULA = re.compile(r"\$([^$]+)\$")
 _TOKEN = re.compile(r"\\([A-Za-z]+) ?|\\(.)|([{}^_])|(\s+)|(.)", re.DOTALL)
@@ -43,6 +44,13 @@ _LETTERS = re.compile(r"operatorname|math(?:rm|op|bf|sf|cal|it)|text(?:rm|bf)?|b
 _DOUBLE = {"R": "ℝ", "E": "𝔼", "P": "ℙ", "N": "ℕ"}
 _ABOVE = str.maketrans("0123456789+-⊤′*", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ᵀ′*")
 _BELOW = str.maketrans("0123456789+-", "₀₁₂₃₄₅₆₇₈₉₊₋")
+
+_LONGEST = 32  # signs of a formula that fit in a line of a table on a phone
+_RELATIONS = {"=", "<", ">", r"\le", r"\ge", r"\lt", r"\gt", r"\ne", r"\preceq", r"\succeq", r"\propto"}
+_OPENING, _CLOSING = {"(", "[", r"\lbrace"}, {")", "]", r"\rbrace"}
+_BEFORE_A_SIGN = {*_RELATIONS, *_OPENING, ",", "+", "-"}
+_WHOLE_FROM = {"{", r"\left", r"\langle", r"\lvert", r"\lVert", r"\lceil", r"\lfloor"}
+_WHOLE_TO = {"}", r"\right", r"\rangle", r"\rvert", r"\rVert", r"\rceil", r"\rfloor"}
 
 _NEEDLESS = re.compile(r"(?<=[a-z][a-z]) (?=[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻₀₁₂₃₄₅₆₇₈₉^_(])|(?<=[(\[]) ")  # spaces: ln ², ( ln
 
@@ -83,6 +91,53 @@ def problems(text: str) -> list[str]:
         ):
             found.append(f"{sign!r} in ${formula}$ is lost on a code-hosting page")
     return found
+
+
+def breakable(text: str) -> str:
+    r"""The text with each long formula cut into several, between which a line may end.
+
+    No browser breaks a line within a formula, and the column of a table is narrow. So a formula that is
+    longer than `_LONGEST` signs is cut before its relations and sums and after its commas, and a piece that
+    is still too long likewise within its brackets. Groups, norms, absolute values and angle brackets stay
+    whole.
+    """
+    return _FORMULA.sub(lambda found: " ".join(f"${piece}$" for piece in _pieces(found[1])), text)
+
+
+def _pieces(formula: str) -> list[str]:
+    """The pieces as formulas of their own; ``{}`` before a plus or minus that has a term on its left."""
+    pieces = _cut(formula)
+    sums = (piece[0] in "+-" and before[-1] != "," for before, piece in pairwise(pieces))
+    marked = (f"{{}}{piece}" if added else piece for piece, added in zip(pieces[1:], sums, strict=True))
+    return [pieces[0], *marked]
+
+
+def _cut(formula: str) -> list[str]:
+    """A formula that is short enough, or its pieces, cut as far outside of brackets as it can be."""
+    breaks = list(_breaks(formula))
+    if len(plain(f"${formula}$")) <= _LONGEST or not breaks:
+        return [formula]
+    outermost = min(depth for _, depth in breaks)
+    places = [place for place, depth in breaks if depth == outermost]
+    pieces = (formula[a:b].strip() for a, b in zip([0, *places], [*places, None], strict=True))
+    return [short for piece in pieces for short in _cut(piece)]
+
+
+def _breaks(formula: str) -> Iterator[tuple[int, int]]:
+    """Where a formula may be cut, each with the depth of its brackets."""
+    depth, whole, previous = 0, 0, "("
+    inside = {r"\Vert": False, r"\vert": False}
+    for token in re.finditer(r"\\[A-Za-z]+|\S", formula):
+        sign = token[0]
+        if sign in inside:
+            inside[sign] = not inside[sign]
+        whole += (sign in _WHOLE_FROM) - (sign in _WHOLE_TO)
+        depth += (sign in _OPENING) - (sign in _CLOSING)
+        related = sign in _RELATIONS or (sign in "+-" and previous not in _BEFORE_A_SIGN)
+        place = token.start() if related else token.end() if sign == "," else 0
+        if 0 < place < len(formula) and not whole and not any(inside.values()):
+            yield place, depth
+        previous = sign
 
 
 class _Formula:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from compendium.claims.formulas import outside_formulas
+from compendium.claims.formulas import breakable, outside_formulas
 from compendium.claims.graph import LOOKS, graph
 from compendium.claims.registry import RESULTS, STATUSES, Claim, Registry, errata, slug
 from compendium.system import paths
@@ -107,10 +107,12 @@ def panel(registry: Registry, notebook: str) -> str:
     """The table that opens a derivation: its claims, what became of each, and what holds instead."""
     claims = [claim for claim in registry.claims if (claim.notebook or "").partition("#")[0] == notebook]
     titles = ["claim", "as stated", "verdict"]
-    rows = [[_claim_link(claim, "../"), claim.statement, _verdict(registry, claim)] for claim in claims]
+    rows = [
+        [_claim_link(claim, "../"), breakable(claim.statement), _verdict(registry, claim)] for claim in claims
+    ]
     if any(claim.instead for claim in claims):
         titles.append("holds instead")
-        rows = [[*row, claim.instead or ""] for row, claim in zip(rows, claims, strict=True)]
+        rows = [[*row, breakable(claim.instead or "")] for row, claim in zip(rows, claims, strict=True)]
     lines = [titles, ["---"] * len(titles), *rows]
     return "\n" + "\n".join(_row(cells) for cells in lines) + "\n\n"
 
@@ -141,9 +143,9 @@ def _table_row(registry: Registry, claim: Claim) -> str:
             _claim_link(claim),
             registry.place(claim),
             claim.kind,
-            claim.statement,
+            breakable(claim.statement),
             _verdict(registry, claim),
-            claim.instead or "",
+            breakable(claim.instead or ""),
             _notebook_link(claim) if registry.evidence(claim) else "",
         ]
     )

@@ -141,7 +141,8 @@ class Registry:
         largest = [line.largest for line in lines if line.largest is not None]
         if reached:
             return f"attained to {max(reached):g} %"
-        return f"with a margin of {100 - max(largest)} %" if largest else ""
+        left = 100 - max(largest, default=100)
+        return f"with a margin of {left} %" if left else "with a margin below 1 %" if largest else ""
 
     def verdict(self, claim: Claim) -> str:
         """The status with the margin of an inequality that holds as printed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 # Indices that only count. One of them stands for all, and in front of a table's words they are one letter.
@@ -100,6 +100,36 @@ def disagreements(page: str, notebooks: Mapping[str, str]) -> list[str]:
                     f'{name}: ${symbol.tex}$ is "{symbol.words}", and in {first} it is "{before.words}"'
                 )
     return problems
+
+
+def unlisted(page: str, notebooks: Mapping[str, str], whole: Collection[str] = ()) -> list[str]:
+    """Which letters of the notebooks' tables the page of notation should list, and does not.
+
+    Parameters
+    ----------
+    page : str
+        The text of the page of notation.
+    notebooks : mapping
+        The texts of the notebooks by their names.
+    whole : collection of str
+        Names of notebooks of which the page lists every letter, and not only those of two tables.
+
+    Returns
+    -------
+    list of str
+        One line for each letter, with the notebooks that have it.
+    """
+    known = _by_letter(table(page, separators="; "))
+    users: dict[str, dict[str, None]] = {}
+    for name, text in notebooks.items():
+        for symbol in table(text):
+            if not any(form in known for form in _forms(symbol.letter)):
+                users.setdefault(_forms(symbol.letter)[-1], {})[name] = None
+    return [
+        f"${letter}$ of {', '.join(names)} is not on the page of notation"
+        for letter, names in users.items()
+        if len(names) > 1 or any(name in whole for name in names)
+    ]
 
 
 def repeated(page: str) -> list[str]:

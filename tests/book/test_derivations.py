@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jupytext
 import pytest
-from symbol_tables import disagreements, repeated, table
+from symbol_tables import disagreements, repeated, table, unlisted
 
 from compendium.runs.notebooks import FOLDED
 
@@ -24,6 +24,35 @@ DERIVATIONS = [name for name in NOTEBOOKS if name not in ("00_reading_guide", "1
 def test_a_letter_means_the_same_here_as_everywhere(name):
     found = disagreements(PAGE, NOTEBOOKS)
     assert "\n".join(problem for problem in found if problem.startswith(f"{name}:")) == ""
+
+
+def beyond_the_paper() -> list[str]:
+    """The notebooks of that part of the book."""
+    index = (ROOT / "book" / "index.md").read_text(encoding="utf-8")
+    (part,) = re.findall(r":caption: Beyond the paper\n(.*?)^```", index, flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"^notebooks/(\w+)$", part, flags=re.MULTILINE)
+
+
+def test_the_page_of_notation_lists_what_two_notebooks_use_and_all_beyond_the_paper():
+    whole = beyond_the_paper()
+    assert len(whole) >= 6
+    assert set(whole) <= set(NOTEBOOKS)
+    assert unlisted(PAGE, NOTEBOOKS, whole) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "whole", "told"),
+    [
+        ("| $h$ | change of the logits |", (), []),
+        ("| $g$ | gradient |", (), ["$g$ of own, other"]),
+        ("| $g_t$, $Z$ | gradient; accumulated matrix |", (), ["$g$ of own, other"]),
+        ("| $h$ | change of the logits |", ("other",), ["$h$ of other"]),
+        ("| $Z_t$, $A(y)$ | accumulated matrix; the matrix of the bonus |", ("other",), []),
+    ],
+)
+def test_a_letter_that_the_page_should_list_is_noticed(other, whole, told):
+    found = unlisted(SYMBOLS, {"own": rows("| $g$ | gradient |"), "other": rows(other)}, whole)
+    assert [problem.removesuffix(" is not on the page of notation") for problem in found] == told
 
 
 def test_the_page_of_notation_gives_each_letter_one_meaning():

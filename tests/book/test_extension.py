@@ -251,6 +251,14 @@ def test_the_picture_of_the_claims_becomes_the_graph_itself(book):
         book.link_prose(app("claims"), parsed("no picture"))
 
 
+def test_a_table_of_symbols_has_a_class(book):
+    doctree = parsed(
+        "| symbol | meaning |\n|---|---|\n| a | b |\n\n| sign | meaning |\n|---|---|\n| a | b |\n"
+    )
+    book.link_prose(app("notebooks/a"), doctree)
+    assert ["symbols" in table["classes"] for table in doctree.findall(nodes.table)] == [True, False]
+
+
 def test_the_panel_of_a_derivation_has_a_class(book):
     row = "| a | b |\n|---|---|\n| 1 | 2 |\n\n"
     doctree = parsed(f"{row}<!-- panel: begin -->\n\n{row}<!-- panel: end -->\n\n{row}")

@@ -91,6 +91,11 @@ def test_attained_bounds_are_named(tmp_path):
     assert registry.verdict(registry.claims[0]) == "verified, attained to 99.9 %"
 
 
+def test_a_margin_that_rounds_to_nothing_is_not_said_to_be_none(tmp_path):
+    registry = load_registry(make(tmp_path, ENTRIES[1:2], [Line("C2", "holds", "a", "b", largest=100)]))
+    assert registry.verdict(registry.claims[0]) == "verified with a margin below 1 %"
+
+
 @pytest.mark.parametrize(
     ("entries", "evidence", "errata", "problem"),
     [

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from compendium.claims.formulas import outside_formulas, plain, problems
+from compendium.claims.formulas import breakable, outside_formulas, plain, problems
+from compendium.claims.registry import load_registry
 
 
 @pytest.mark.parametrize(
@@ -46,3 +49,50 @@ def test_a_statement_that_is_typeset_has_no_problems():
 
 def test_a_change_leaves_formulas_alone():
     assert outside_formulas(r"a_b $c_d$ e_f", lambda prose: prose.replace("_", "-")) == "a-b $c_d$ e-f"
+
+
+LONG = (
+    r"w = \bigl(\frac\lambda{\lambda+\nu}I + \frac\nu{\lambda+\nu}V\Lambda"
+    r"((\lambda + \nu)I + \Lambda)^{-1}V^\top\bigr)w'"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "broken"),
+    [
+        ("so $a + b = c$ holds", "so $a + b = c$ holds"),
+        (
+            r"$\Vert w - v\Vert_Z^2 \le \lambda S^2 + 2\eta\ln\frac1\delta - \beta_{t+1}$, and $x$",
+            r"$\Vert w - v\Vert_Z^2$ $\le \lambda S^2$ ${}+ 2\eta\ln\frac1\delta$ ${}- \beta_{t+1}$, and $x$",
+        ),
+        (
+            r"$\frac{a + b + c + d + e + f + g + h}{a + b + c + d + e + f + g + h}$",
+            r"$\frac{a + b + c + d + e + f + g + h}{a + b + c + d + e + f + g + h}$",
+        ),
+        (
+            r"$-aaaaaaaaaaaaaaaaaa \ge -bbbbbbbbbbbbbbbbbbbbbbbbb$",
+            r"$-aaaaaaaaaaaaaaaaaa$ $\ge -bbbbbbbbbbbbbbbbbbbbbbbbb$",
+        ),
+        (
+            r"$x \min\lbrace(aaaaaaa + bbbbbbbb)^2, -(ccccccc + ddddddd)/e\rbrace$",
+            r"$x \min\lbrace(aaaaaaa + bbbbbbbb)^2,$ $-(ccccccc + ddddddd)/e\rbrace$",
+        ),
+        (
+            f"${LONG}$",
+            r"$w$ $= \bigl(\frac\lambda{\lambda+\nu}I$ ${}+ \frac\nu{\lambda+\nu}V\Lambda((\lambda + \nu)I$ "
+            r"${}+ \Lambda)^{-1}V^\top\bigr)w'$",
+        ),
+    ],
+)
+def test_a_line_may_end_within_a_long_formula(text, broken):
+    assert breakable(text) == broken
+
+
+def test_a_formula_that_is_cut_loses_nothing():
+    registry = load_registry()
+    for claim in registry.claims:
+        for text in (claim.statement, claim.instead or ""):
+            broken = breakable(text)
+            whole = re.sub(r"\$ \$(?:\{\})?", "", broken)
+            assert whole.replace(" ", "") == re.sub(r"\$ \$", "", text).replace(" ", "")
+            assert all(piece.count("{") == piece.count("}") for piece in re.findall(r"\$([^$]+)\$", broken))
