@@ -99,9 +99,6 @@ def test_a_row_of_another_fault_is_not_kept(tmp_path, monkeypatch):
     assert mutation._kept_rows(MUTANTS) == {first.name: rows[first.name]}
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the faults are yet to be tried on the present texts: make mutants-claims"
-)
 def test_the_committed_table_has_a_row_for_each_of_the_present_faults_and_none_survived():
     lines = mutation.CLAIM_TABLE.read_text(encoding="utf-8").splitlines()
     rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| `")]
