@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
+from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator, StrMethodFormatter
 
 from compendium.experiments.tournament import ENTRANTS, REFERENCE
 from compendium.report.equal_regret import EQUAL, LEARNED, MORE, UNDECIDED, relative_regret
@@ -212,10 +212,14 @@ def draw(axis: Axes, rows: Sequence[Row], title: str) -> None:
     low, high = min(shares), max(*shares, min(1.0, 1.5 * max(shares)))
     axis.set(title=title, xscale="log", yscale="log", ylim=(low / 1.15, high * 1.1))
     axis.margins(x=0.12)
-    ticks = [0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+    ticks = [0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0]
+    if high < 4 * low:  # where there is room for more labels
+        ticks = sorted([*ticks, 0.4, 0.6, 0.8, 0.9])
     axis.yaxis.set_major_locator(FixedLocator([tick for tick in ticks if low / 1.15 <= tick <= high * 1.1]))
     axis.yaxis.set_minor_locator(NullLocator())
     axis.yaxis.set_major_formatter(StrMethodFormatter("{x:.0%}"))
+    axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+    axis.xaxis.set_minor_formatter(NullFormatter())
     axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.grid(alpha=0.25)
     _number(axis, {str(NUMBERS[name]): (one["ms"], one["share"]) for name, one in points.items()})
@@ -357,7 +361,10 @@ def advice(rows: Sequence[Row]) -> tuple[bool, str]:
         if one["ms"] <= eofd["ms"] and _FAMILY[one["policy"]] != "sketch"
     ]  # fmt: skip
     if cheap:
-        return False, f"{_listed([one['policy'] for one in cheap])} has the same regret in no more time"
+        others = f" and {len(cheap) - 2} more policies" if len(cheap) > 2 else ""
+        verb = "has" if len(cheap) == 1 else "have"
+        names = _listed([one["policy"] for one in cheap[:2]])
+        return False, f"{names}{others} {verb} the same regret in no more time"
     return True, f"OFUL-MLogB's regret ({_difference(eofd)}) in 1/{speed:.2g} of its time"
 
 

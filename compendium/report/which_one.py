@@ -135,7 +135,11 @@ def _fastest(telling: Mapping[str, Sequence[Row]]) -> str:
     for title, rows in telling.items():
         first = tournament.equal_policies(rows)[0]
         speed = _ms(rows, REFERENCE) / first["ms"]
-        told.append(f"{name_of(first['policy'])} on {title} ({speed:.2g} times as fast)")
+        factor = f"{speed:.0f}" if speed >= 10 else f"{speed:.1f}"
+        itself = first["policy"] == REFERENCE
+        told.append(
+            f"{name_of(first['policy'])} on {title} ({'itself' if itself else f'{factor} times as fast'})"
+        )
     return f"The fastest policy with OFUL-MLogB's regret is {'; '.join(told)}."
 
 
