@@ -86,7 +86,7 @@ def block() -> str:
 
 
 def sentences() -> list[str]:
-    """What the sketch is worth in the paper's setting, costs tuned, saves, and does at equal regret (with a table)."""
+    """What the sketch is worth in the paper's setting, costs tuned, saves, and does at equal regret."""
     return [_paper_setting(only_run("mnist")), _tuned(), _time(), _equal_regret()]
 
 
