@@ -7,7 +7,7 @@ is better is equal too, and one that was played on too few streams is not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -117,15 +117,17 @@ def spread_over_grid(regret: pd.DataFrame, least: float) -> pd.DataFrame:
 
 #: What the policies are called on the first page; those of `_NUMBERS` hold one number, the others more.
 _SKETCHES = {
-    "budgeted-eofd": "the sketch with a budget",
+    "budgeted-eofd": "the sketch with a budget: $m$ grows so that $\\rho$ stays below a chosen multiple of "
+    "λ, and what exceeds it at the largest $m$ is added to λ",
     "eofd": "the paper's sketch",
-    "robust-eofd": "Robust Frequent Directions",
-    "compensated-eofd": "the sketch that gives all back",
+    "robust-eofd": "Robust Frequent Directions, which adds half of $\\rho$ to λ",
+    "compensated-eofd": "the sketch that adds all of $\\rho$ to λ",
 }
 _DIAGONAL = {"diagonal": "a diagonal"}
 _NUMBERS = {
-    "growing-ridge": "a multiple of the identity that grows with the trace of the Hessian",
-    "first-order": "no curvature",
+    "growing-ridge": "a multiple of the identity that grows with the trace of the Hessian "
+    "(its growth is tuned, too)",
+    "first-order": "no curvature: $\\lambda I$ alone",
 }
 #: Above this share of random play the full Hessian has hardly learned, and a problem says nothing.
 LEARNED = 0.9
@@ -144,8 +146,9 @@ def sentence(rows: Sequence[Mapping[str, Any]]) -> str:
     Returns
     -------
     str
-        On how many of the problems on which the full Hessian learns each policy has equal regret, and on how
-        many certainly more. The first words say whether a sketch has it where one number has not.
+        What is asked, and a table, indented as a part of an item of a list: on how many of the problems on
+        which the full Hessian learns each policy has equal regret, and on how many certainly more. The first
+        words say whether a sketch has it where one number has not.
     """
     telling = [row for row in rows if row["share"] <= LEARNED]
     count = len({row["problem"] for row in telling})
@@ -167,24 +170,29 @@ def sentence(rows: Sequence[Mapping[str, Any]]) -> str:
         head = "One number does not always replace a sketch"
     else:
         head = "One number is not certain to replace a sketch"
-    listed = [
-        f"{name} on {len(equal[policy])}{_sizes(equal[policy])}{_exceeds(more[policy])}"
-        for policy, name in (_SKETCHES | _DIAGONAL | _NUMBERS).items()
+    lines = [
+        "| in place of the full Hessian | certainly as little regret on | certainly more on | "
+        "smallest $m$ for as little |",
+        "|---|---:|---:|---:|",
+        *(
+            f"| {name} | {len(equal[policy])} | {len(more[policy])} | {_sizes(equal[policy]) or '–'} |"
+            for policy, name in (_SKETCHES | _DIAGONAL | _NUMBERS).items()
+        ),
     ]
-    return (
-        f"**{head}**: of {count} problems on which the full Hessian learns, each policy tuned for itself on "
-        f"one budget (the growing multiple of the identity on three), its regret is kept for certain (the "
-        f"95 % interval of the difference stays below {TOLERANCE:+.0%}) by {', '.join(listed)}."
+    question = (
+        f"**{head}**: on {count} problems, those on which the full Hessian learns (its regret is at most "
+        f"{LEARNED:.0%} of random play's), the table counts where a cheaper matrix, with parameters tuned "
+        "for it alone, has certainly as little regret (the 95 % interval of its difference to the full "
+        f"Hessian's ends at or below {TOLERANCE:+.0%}) and where certainly more (the interval begins above "
+        f"{TOLERANCE:+.0%}, for a sketch even at the largest size); on the others neither is certain. A "
+        "sketch may have another $m$ on each problem, and $\\rho$ is the sum of what it has subtracted."
     )
+    return "\n".join([question, "", *(f"   {line}" for line in lines)])
 
 
 def _sizes(smallest: Mapping[str, str]) -> str:
-    """The range of the smallest sketches, where they have an m."""
+    """The range of the smallest sketches over the problems, where they have an m."""
     sizes = sorted(int(label.removeprefix("m = ")) for label in smallest.values() if label.startswith("m = "))
     if not sizes:
         return ""
-    return f" (m = {sizes[0]})" if sizes[0] == sizes[-1] else f" (m = {sizes[0]} to {sizes[-1]})"
-
-
-def _exceeds(problems: Set[str]) -> str:
-    return f" (certainly more on {len(problems)})" if problems else ""
+    return f"{sizes[0]}" if sizes[0] == sizes[-1] else f"{sizes[0]} to {sizes[-1]}"

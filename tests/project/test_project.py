@@ -210,7 +210,7 @@ def test_what_the_readme_says_in_bold_follows_from_the_committed_runs():
     """Its three sentences have computed numbers; the words between them are held to these here."""
     mnist = the_run("mnist")
     paper, tuned = (readme._final(mnist, setting) for setting in ("paper", "tuned"))
-    # In the paper's setting what the sketch holds plays no part in the choice of actions.
+    # In the paper's setting what the sketch holds plays no part that the regret shows.
     assert readme._eigenvalue(mnist, "paper") < 1
     assert (paper["eofd"] == paper["oful"]).all()
     for other in ("greedy", "first-order"):

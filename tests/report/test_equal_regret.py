@@ -107,12 +107,12 @@ def test_one_number_that_does_as_well_is_said_first():
         finding("C", "growing-ridge", None, share=0.95), finding("C", "eofd", "m = 1", share=0.95),
     ]  # fmt: skip
     text = sentence(rows)
-    assert text.startswith("**One number does as well as any sketch**: of 2 problems")
-    assert "the paper's sketch on 2 (m = 5 to 20)" in text
-    assert "Robust Frequent Directions on 0 (certainly more on 1)" in text
-    assert (
-        "a multiple of the identity that grows with the trace of the Hessian on 1, no curvature on 1." in text
-    )
+    assert text.startswith("**One number does as well as any sketch**: on 2 problems")
+    assert "at most 90% of random play's" in text
+    assert "| the paper's sketch | 2 | 0 | 5 to 20 |" in text
+    assert "half of $\\rho$ to λ | 0 | 1 | – |" in text
+    assert "trace of the Hessian (its growth is tuned, too) | 1 | 0 | – |" in text
+    assert text.endswith("no curvature: $\\lambda I$ alone | 1 | 0 | – |")
 
 
 @pytest.mark.parametrize(
@@ -127,11 +127,9 @@ def test_a_sketch_that_does_more_is_told_from_one_that_may(verdicts, head):
     numbers = zip(("growing-ridge", "first-order"), verdicts, strict=True)
     rows = [finding("A", policy, None, verdict=verdict) for policy, verdict in numbers]
     text = sentence([*rows, finding("A", "robust-eofd", "m = 2"), finding("A", "budgeted-eofd", "ε = 1")])
-    assert text.startswith(f"**{head}**: of 1 problems")
-    assert (
-        "the sketch with a budget on 1, the paper's sketch on 0, Robust Frequent Directions on 1 (m = 2)"
-        in text
-    )
+    assert text.startswith(f"**{head}**: on 1 problems")
+    assert "is added to λ | 1 | 0 | – |\n   | the paper's sketch | 0 | 0 | – |\n" in text
+    assert "half of $\\rho$ to λ | 1 | 0 | 2 |" in text
 
 
 def test_the_readme_takes_both_runs(monkeypatch):
@@ -141,6 +139,6 @@ def test_the_readme_takes_both_runs(monkeypatch):
         return type("R", (), {"record": {"study": {"findings": {"smallest": rows}}}})
 
     monkeypatch.setattr(readme, "only_run", run)
-    assert "of 2 problems" in readme._equal_regret()
+    assert "on 2 problems" in readme._equal_regret()
     monkeypatch.setattr(equal_regret, "LEARNED", 0.1)
-    assert "of 0 problems" in readme._equal_regret()
+    assert "on 0 problems" in readme._equal_regret()
