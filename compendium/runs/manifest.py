@@ -11,6 +11,7 @@ library that validates them.
 from __future__ import annotations
 
 import ast
+import copy
 import itertools
 import json
 import math
@@ -18,6 +19,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -143,7 +145,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _read_yaml(text: str) -> Any:
-    """Read YAML of a size that a person can have meant.
+    """Read YAML of a size that a person can have meant; what the caller gets is the caller's own.
 
     With aliases of aliases, a few lines have billions of values, and brackets may be nested more deeply than
     Python can follow.
@@ -154,12 +156,24 @@ def _read_yaml(text: str) -> Any:
         If the text is not YAML, has too many values or is nested too deeply.
     """
     try:
-        node = yaml.compose(text, _Loader)
-        if node is not None and _size(node, {}) > _LARGEST:
-            raise yaml.YAMLError(f"it stands for more than {_LARGEST:,} values")
-        return yaml.load(text, _Loader)
+        return copy.deepcopy(_parsed(text))
     except RecursionError:
         raise yaml.YAMLError("it is nested too deeply") from None
+
+
+@lru_cache(maxsize=1)
+def _parsed(text: str) -> Any:
+    """The values of a text, kept: the manifest is asked for many times, and parsing takes a tenth of a second."""
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        if _size(node, {}) > _LARGEST:
+            raise yaml.YAMLError(f"it stands for more than {_LARGEST:,} values")
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
 
 
 def _size(node: yaml.Node, known: dict[int, float]) -> float:
