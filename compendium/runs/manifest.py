@@ -163,7 +163,7 @@ def _read_yaml(text: str) -> Any:
 
 @lru_cache(maxsize=1)
 def _parsed(text: str) -> Any:
-    """The values of a text, kept: the manifest is asked for many times, and parsing takes a tenth of a second."""
+    """The values of a text, kept, since the manifest is asked for many times and parsing it takes long."""
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
