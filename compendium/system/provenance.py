@@ -78,8 +78,14 @@ def code_digest(parts: Sequence[str] = RESULT_FOLDERS) -> str:
         for root, part in chosen
         for path in ([part] if part.is_file() else part.rglob("*.py"))
     }
-    digests = [(name, sha256(_code_of(path.read_bytes()))) for name, path in sorted(sources.items())]
+    digests = [(name, _module_digest(path.read_bytes())) for name, path in sorted(sources.items())]
     return sha256("".join(f"{digest}  {name}\n" for name, digest in digests))
+
+
+@lru_cache(maxsize=1024)
+def _module_digest(source: bytes) -> str:
+    """Return the digest of a module's code; kept, since a process that makes several runs asks for it often."""
+    return sha256(_code_of(source))
 
 
 def _code_of(source: bytes) -> str:
