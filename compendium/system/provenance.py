@@ -84,7 +84,7 @@ def code_digest(parts: Sequence[str] = RESULT_FOLDERS) -> str:
 
 @lru_cache(maxsize=1024)
 def _module_digest(source: bytes) -> str:
-    """Return the digest of a module's code; kept, since a process that makes several runs asks for it often."""
+    """Return the digest of a module's code; kept, since a process asks for it once in each of its runs."""
     return sha256(_code_of(source))
 
 
