@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import pandas as pd
 
 from compendium.experiments import trials
 from compendium.experiments.data import DataError
+from compendium.experiments.policies import POLICIES
 from compendium.experiments.study import TABLES, Results, Study, combine, final_states
 from compendium.experiments.trials import TrialSpec
 from compendium.runs.request import used_data
@@ -191,7 +193,7 @@ def _rows(results: Results) -> dict[str, pd.DataFrame]:
 def _with_their_data(
     specs: list[TrialSpec], data: Mapping[str, str | None]
 ) -> tuple[list[TrialSpec], list[str]]:
-    """Select the trials whose data on this machine are those of the run.
+    """Select the trials whose data on this machine are those of the run, and whose packages are installed.
 
     Returns
     -------
@@ -211,11 +213,21 @@ def _with_their_data(
                 reasons[name] = (
                     None if same else f"the run had other data of the name {name} than this machine"
                 )
-    known = [spec for spec in specs if reasons[spec.setting.problem.dataset] is None]
-    absent = Counter(reasons[spec.setting.problem.dataset] for spec in specs)
+    why_not = [reasons[spec.setting.problem.dataset] or _missing_package(spec) for spec in specs]
+    known = [spec for spec, why in zip(specs, why_not, strict=True) if why is None]
+    absent = Counter(why_not)
     study = specs[0].experiment
     gaps = [f"{n} trials of {study} cannot be computed again: {why}" for why, n in absent.items() if why]
     return known, gaps
+
+
+def _missing_package(spec: TrialSpec) -> str | None:
+    """Say which package a policy of the trial needs, if it is not installed."""
+    for policy in spec.setting.policies:
+        package = POLICIES[policy].package
+        if package and find_spec(package) is None:
+            return f"{package} is not installed: `make peers` brings it"
+    return None
 
 
 def _data_faults(study: Study, recorded: list[dict[str, Any]]) -> Iterator[str]:

@@ -22,6 +22,7 @@ from batch_project import git, make_real_project
 
 from compendium import cli
 from compendium.experiments import trials
+from compendium.experiments.trials import TrialSpec
 from compendium.report import figures_page
 from compendium.runs import attestation, recomputation, replay, verification
 from compendium.runs import run as runs
@@ -668,3 +669,24 @@ def test_a_run_behind_a_symbolic_link(run, without_kernel, tmp_path, capsys, mon
         cli.main(["verify", str(tmp_path / "copy")])
     assert stopped.value.code == 2
     assert "copy is not in the project at" in capsys.readouterr().err
+
+
+def test_trials_whose_package_is_not_installed_are_said_and_not_computed(monkeypatch):
+    setting = {
+        "name": "peers",
+        "problem": {"kind": "synthetic", "dimension": 3, "rewards": (1.0,), "parameter_norm": 1.0},
+        "regularization": 1.0, "step_size": 1.0, "sketch_size": 1, "norm_bound": 1.0,
+        "radius": {"kind": "theorem", "confidence": 0.1},
+    }  # fmt: skip
+    specs = [
+        TrialSpec(experiment="e", setting=setting | {"policies": policies}, n_rounds=2, seed=0, trial=0)
+        for policies in (("random",), ("random", "vw-cover"))
+    ]
+    monkeypatch.setattr(recomputation, "find_spec", lambda _: None)
+    known, gaps = recomputation._with_their_data(specs, {})
+    assert known == specs[:1]
+    assert gaps == [
+        "1 trials of e cannot be computed again: vowpalwabbit is not installed: `make peers` brings it"
+    ]
+    monkeypatch.setattr(recomputation, "find_spec", lambda _: object())
+    assert recomputation._with_their_data(specs, {}) == (specs, [])
