@@ -340,8 +340,10 @@ def _listed(policies: Sequence[str]) -> str:
 def advice(rows: Sequence[Row]) -> tuple[bool, str]:
     """Whether EOFD-MLogB is the right choice on a problem, and why, from the rows of the problem.
 
-    It is right where its regret is certain to be OFUL-MLogB's or less, OFUL-MLogB is slower by the factor
-    `FASTER`, and no policy that is not a sketch has such a regret at no more than EOFD-MLogB's time.
+    It is right where its regret is certain to be OFUL-MLogB's or less, and nothing but a sketch has such a
+    regret at no more than its time. OFUL-MLogB itself counts as slower from the factor `FASTER` on. Where
+    EOFD-MLogB has certainly less regret than OFUL-MLogB, only policies that have certainly less, too, are in
+    its way.
     """
     by_name = {one["policy"]: one for one in rows}
     eofd, reference = by_name["eofd-compiled"], by_name[REFERENCE]
@@ -351,20 +353,28 @@ def advice(rows: Sequence[Row]) -> tuple[bool, str]:
         return False, f"its regret is certainly more than OFUL-MLogB's ({_difference(eofd)})"
     if eofd["verdict"] == UNDECIDED:
         return False, f"its regret is not certain to be OFUL-MLogB's ({_difference(eofd)})"
-    speed = reference["ms"] / eofd["ms"]
-    if speed < FASTER:
+    less, speed = eofd["verdict"] == LESS, reference["ms"] / eofd["ms"]
+    if not less and speed < FASTER:
         return False, (
             f"the full matrix has the same regret, and a round of it takes {speed:.2g} times EOFD's time"
         )
-    cheap = [
-        one for one in equal_policies(rows)
-        if one["ms"] <= eofd["ms"] and _FAMILY[one["policy"]] != "sketch"
-    ]  # fmt: skip
+    as_good = [one for one in equal_policies(rows) if one["verdict"] == LESS or not less]
+    cheap = [one for one in as_good if one["ms"] <= eofd["ms"] and _FAMILY[one["policy"]] != "sketch"]
     if cheap:
         others = f" and {len(cheap) - 2} more policies" if len(cheap) > 2 else ""
         verb = "has" if len(cheap) == 1 else "have"
-        names = _listed([one["policy"] for one in cheap[:2]])
-        return False, f"{names}{others} {verb} the same regret in no more time"
+        names = _listed([one["policy"] for one in cheap[:2]]) + others
+        if less:
+            return (
+                False,
+                f"like EOFD, {names} {verb} certainly less regret than the full matrix, in no more time",
+            )
+        return False, f"{names} {verb} the same regret in no more time"
+    if less:
+        return (
+            True,
+            f"certainly less regret than OFUL-MLogB ({_difference(eofd)}), as nothing else has in its time",
+        )
     return True, f"OFUL-MLogB's regret ({_difference(eofd)}) in 1/{speed:.2g} of its time"
 
 

@@ -57,9 +57,11 @@ def page(runs: Mapping[str, Run]) -> str:
         "",
         *verdicts(rows),
         "",
-        "It is called right where its regret is certain to be OFUL-MLogB's or less (the 95 % interval of "
-        "the paired difference lies below +10 %), a round of OFUL-MLogB takes at least "
-        f"{tournament.FASTER:g} times its time, and nothing but a sketch does the same in no more time.",
+        "It is called right where its regret is certain to be OFUL-MLogB's (the 95 % interval of the paired "
+        "difference lies below +10 %), a round of OFUL-MLogB takes at least "
+        f"{tournament.FASTER:g} times its time, and nothing but a sketch does the same in no more time; or "
+        "where its regret is certain to be less than OFUL-MLogB's (the interval lies below 0), and nothing "
+        "but a sketch does the same in no more time.",
         "",
         "## What else to take",
         "",

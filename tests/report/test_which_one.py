@@ -109,10 +109,21 @@ def test_a_table_is_ordered_by_regret_and_names_who_did_not_play_and_who_failed(
         (changed(EOFD, ms=3.5), False, "and a round of it takes 1.1 times"),
         (changed("growing-ridge", verdict=EQUAL), False, "growing ridge has the same regret in no more time"),
         (changed(FULL, share=0.95), False, "nothing was learned (95% of random play)"),
+        (changed(EOFD, verdict=LESS, ms=3.5), True, "certainly less regret than OFUL-MLogB"),
     ],
 )  # fmt: skip
 def test_the_advice_follows_from_the_rows(rows, right, why):
     assert (advice(rows)[0], why in advice(rows)[1]) == (right, True)
+
+
+def test_only_what_has_certainly_less_regret_is_in_the_way_of_certainly_less():
+    rows = changed(EOFD, verdict=LESS, ms=3.5)
+    equal = [one | ({"verdict": EQUAL} if one["policy"] == "growing-ridge" else {}) for one in rows]
+    less = [one | ({"verdict": LESS} if one["policy"] == "growing-ridge" else {}) for one in rows]
+    assert advice(equal)[0]
+    right, why = advice(less)
+    assert not right
+    assert "like EOFD, growing ridge has certainly less regret than the full matrix" in why
 
 
 def test_a_sketch_that_does_the_same_in_less_time_does_not_speak_against_a_sketch():
