@@ -56,6 +56,8 @@ from mlogb_core.rivals import (
 STEP = ("regularization", "step_size", "norm_bound")
 OPTIMISTIC = (*STEP, "radius")
 SKETCHED = ("sketch_size", *OPTIMISTIC)
+#: Those of an optimistic policy of another paper, which has a theory of its own for everything else.
+RIVAL = ("norm_bound", "radius")
 
 
 class Style(NamedTuple):
@@ -133,9 +135,10 @@ class Scaled(Parameters):
 
 
 class Confident(Scaled):
-    """`scale` of the width, `confidence`, and `regularization`, which is that of the theory if not given.
+    """`scale` and `confidence` of the theory's width, and `regularization`, the theory's if not given.
 
-    A policy of another paper has a theory of its own, and does not take the regularization of the setting.
+    A policy of another paper has a theory of its own, and does not take the regularization of the setting. It
+    takes the setting's radius, which has a scale itself; `scale` is for a setting without one.
     """
 
     confidence: float = Field(default=0.05, gt=0.0, lt=1.0)
@@ -253,6 +256,11 @@ class Entry:
     binary: bool = False
     fixed_actions: bool = False
     package: str | None = None
+
+    @property
+    def needs_radius(self) -> bool:
+        """Whether its width is that of the setting's radius, and it has no theory of its own beside it."""
+        return "radius" in self.takes and not issubclass(self.parameters, Confident)
 
 
 def _no_matrix(K: int, d: int, m: int) -> int:
@@ -395,26 +403,26 @@ POLICIES: dict[str, Entry] = {
         diagonal, OPTIMISTIC, Style("diagonal", "#332288", (4, 2, 4, 1), "|"), _diagonal,
     ),
     "ol2m": Entry(
-        OL2M, ("norm_bound",),
+        OL2M, RIVAL,
         Style("OL2M", "#4477AA", (9, 2, 1, 2), "$O$"), _hessian, Confident, binary=True,
     ),
     "ecolog": Entry(
-        ECOLog, ("norm_bound",),
+        ECOLog, RIVAL,
         Style("ECOLog", "#EE6677", (5, 3, 5, 1), "$E$"), _hessian, Confident, binary=True,
     ),
     "glb-omd": Entry(
-        GLBOMD, ("norm_bound",),
+        GLBOMD, RIVAL,
         Style("GLB-OMD", "#228833", (11, 1, 3, 1), "$G$"), _hessian, Stepping, binary=True,
     ),
     "sgd-ts": Entry(
         SGDTS, ("rng",), Style("SGD-TS", "#B8860B", (1, 2.5), "$T$"), _first_batch, Batched, binary=True,
     ),
     "soful": Entry(
-        SOFUL, ("sketch_size", "norm_bound"),
+        SOFUL, ("sketch_size", *RIVAL),
         Style("SOFUL (linear)", "#AA3377", (7, 1, 2, 1, 2, 1), "$S$"), _linear_sketch, Confident,
     ),
     "cbscfd": Entry(
-        CBSCFD, ("sketch_size", "norm_bound"),
+        CBSCFD, ("sketch_size", *RIVAL),
         Style("CBSCFD (linear)", "#661100", (7, 3, 2, 3), "$C$"), _linear_sketch, Confident,
     ),
     "epsilon-greedy": Entry(
@@ -426,22 +434,22 @@ POLICIES: dict[str, Entry] = {
         Style("SquareCB, sketched", "#EE7733", (4, 4), "$Q$"), _returning_sketch, Scaled,
     ),
     "mnl-ucb": Entry(
-        MNLUCB, ("norm_bound",), Style("MNL-UCB", "#1B9E77", (8, 1), "$M$"), _design_and_hessian, Planned,
+        MNLUCB, RIVAL, Style("MNL-UCB", "#1B9E77", (8, 1), "$M$"), _design_and_hessian, Planned,
     ),
     "mnl-ucb-2": Entry(
-        MNLUCB2, ("norm_bound",),
+        MNLUCB2, RIVAL,
         Style("MNL-UCB, 2nd order", "#7570B3", (8, 1, 1, 1), "$N$"), _hessian_and_factor, Refitted,
     ),
     "rs-mnl": Entry(
-        RSMNL, ("norm_bound",),
+        RSMNL, RIVAL,
         Style("RS-MNL", "#E7298A", (8, 1, 1, 1, 1, 1), "$R$"), _hessian_and_factor, RarelyRefitted,
     ),
     "ofuglb": Entry(
-        OFUGLB, ("norm_bound",),
+        OFUGLB, RIVAL,
         Style("OFUGLB-e", "#66A61E", (3, 2), "$F$"), _hessian_and_factor, Refitted, binary=True,
     ),
     "boudart": Entry(
-        Boudart, ("norm_bound",),
+        Boudart, RIVAL,
         Style("Boudart et al.", "#A6761D", (3, 2, 1, 2), "$B$"), _design_and_hessian, Exploring,
         fixed_actions=True,
     ),

@@ -44,8 +44,9 @@ class Setting(BaseModel):
         m of the policies with a sketch.
     regularization, step_size, norm_bound : float
         Lambda, eta and S.
-    radius : dict
-        The rule for beta, in the form that `mlogb_core.radius.radius_from` reads.
+    radius : dict or None
+        The rule for beta of all optimistic policies, in the form that `mlogb_core.radius.radius_from` reads.
+        None is each policy's own theory, which those of other papers alone have.
     policies : tuple of str
         The policies that play, by their names in `compendium.experiments.policies`; by default the five of
         `COMPARISON`.
@@ -68,7 +69,7 @@ class Setting(BaseModel):
     regularization: PositiveFloat
     step_size: PositiveFloat
     norm_bound: PositiveFloat
-    radius: dict[str, Any]
+    radius: dict[str, Any] | None
     policies: tuple[str, ...] = COMPARISON
     parameters: dict[str, dict[str, Any]] = {}
     coverage: bool = False
@@ -76,8 +77,8 @@ class Setting(BaseModel):
 
     @field_validator("radius")
     @classmethod
-    def _known_radius(cls, value: dict[str, Any]) -> dict[str, Any]:
-        return radius_from(value).describe()
+    def _known_radius(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        return None if value is None else radius_from(value).describe()
 
     @field_validator("policies")
     @classmethod
@@ -111,6 +112,21 @@ class Setting(BaseModel):
                 raise ValueError(f"parameters must be those of policies that play, {playing}, got {name!r}")
         own = {name: own_parameters(name, given) for name, given in value.items()}
         return {name: changed for name, changed in own.items() if changed}
+
+    @model_validator(mode="after")
+    def _radius_is_known(self) -> Self:
+        missing = [name for name in self.policies if POLICIES[name].needs_radius]
+        if self.radius is None and missing:
+            raise ValueError(
+                f"radius must be given for {missing}, which have no theory of their own, got None"
+            )
+        scaled = [name for name, own in self.parameters.items() if "scale" in own and _takes_radius(name)]
+        if self.radius is not None and scaled:
+            raise ValueError(
+                f"parameters of {scaled} must have no scale beside a radius, which has one itself; a "
+                "radius of None is the policy's own theory"
+            )
+        return self
 
     @model_validator(mode="after")
     def _truth_is_known(self) -> Self:
@@ -151,7 +167,7 @@ class Setting(BaseModel):
             "regularization": self.regularization,
             "step_size": self.step_size,
             "norm_bound": self.norm_bound,
-            "radius": radius_from(self.radius),
+            "radius": None if self.radius is None else radius_from(self.radius),
             "rng": stream(name),
         }
         arguments = {argument: given[argument] for argument in entry.takes}
@@ -173,3 +189,7 @@ class Setting(BaseModel):
     def _own(self, name: str) -> dict[str, Any]:
         """All own parameters of a policy, including those that have the defaults of its registry entry."""
         return POLICIES[name].parameters(**self.parameters.get(name, {})).model_dump()
+
+
+def _takes_radius(name: str) -> bool:
+    return "radius" in POLICIES[name].takes

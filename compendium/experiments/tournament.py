@@ -1,9 +1,11 @@
 r"""The tournament: its problems, who plays, and the points of the grid from which each policy chooses.
 
-Every policy chooses from the same number of points. The scale multiplies the width :math:`\sqrt{\beta_t}` of
-a confidence set, and its values are common to all policies that have one; a policy without a step size has a
-finer grid of the scale instead, and one of another package its own parameters. For the policies of this
-project the width is that of `RidgeRadius`, for those of other papers that of their own theory.
+Every policy chooses from the same number of points. The scale c is that of one width for all optimistic
+policies, :math:`\sqrt\beta = c\sqrt\lambda\,S`, which is the `RidgeRadius` of :math:`c^2`. Its values are
+common to all, so that tuned policies differ in their estimate and their matrix, and not in the constants of a
+proof. What each theory asks for is played besides, at scale 1. Policies that draw their actions take the same
+values as the scale of what they explore. A policy without a step size has a finer grid of the scale instead,
+and one of another package its own parameters.
 """
 
 from __future__ import annotations
@@ -261,28 +263,27 @@ class Tournament(NamedTuple):
         return None
 
     def setting(self, entrant: Entrant, option: Option, ending: str) -> Setting:
-        """An entrant at a point of its grid; its width has the rule of the module's first words."""
+        r"""An entrant at a point of its grid; if it is optimistic, :math:`\sqrt\beta = c\sqrt\lambda\,S`."""
         given = {**entrant.parameters, **dict(option.own)} | self._known(entrant, option)
         width = 1.0 if option.scale is None else option.scale
         return self._made(entrant, option, given, {"kind": "ridge", "scale": width**2}, ending)
 
     def theory(self, entrant: Entrant) -> Setting | None:
-        r"""An entrant with the width of its theory, at scale 1; None for one without a theory.
+        r"""An entrant with the width of its own theory, at scale 1; None for one without a theory.
 
         A policy of this project has the `LogDetRadius`, the step size of `theorem_parameters` and
         :math:`\lambda = 1`, since that radius has no condition on :math:`\lambda`. One of another paper has
-        the parameters that it takes where none are given.
+        the radius and the parameters that it takes where none are given.
         """
         if entrant.family in ("control", "peer") or all(one.scale is None for one in entrant.grid()):
             return None
         K, d = self.problem.n_outcomes, self.problem.n_features
         option = Option(None, None, 1.0)
+        radius: dict[str, Any] | None = None
         if entrant.family != "paper":
-            option = option._replace(
-                regularization=1.0, step_size=theorem_parameters(K, d, self.norm_bound)[1]
-            )
+            option = Option(1.0, theorem_parameters(K, d, self.norm_bound)[1], 1.0)
+            radius = {"kind": "log-det", "confidence": CONFIDENCE}
         given = {**entrant.parameters} | self._known(entrant, option)
-        radius = {"kind": "log-det", "confidence": CONFIDENCE}
         return self._made(entrant, option, given, radius, ", theory")
 
     def candidates(self, entrant: Entrant, count: int) -> list[Candidate]:
@@ -298,7 +299,8 @@ class Tournament(NamedTuple):
 
     def _known(self, entrant: Entrant, option: Option) -> dict[str, Any]:
         """What a policy's own parameters take of the option and of the problem."""
-        fields = POLICIES[entrant.policy].parameters.model_fields
+        entry = POLICIES[entrant.policy]
+        fields = entry.parameters.model_fields.keys() - ({"scale"} if "radius" in entry.takes else set())
         given = {
             "scale": option.scale, "confidence": CONFIDENCE, "horizon": self.n_rounds,
             "regularization": option.regularization, "step_size": option.step_size,
@@ -307,7 +309,12 @@ class Tournament(NamedTuple):
         return {name: value for name, value in given.items() if name in fields and value is not None}
 
     def _made(
-        self, entrant: Entrant, option: Option, given: dict[str, Any], radius: dict[str, Any], ending: str
+        self,
+        entrant: Entrant,
+        option: Option,
+        given: dict[str, Any],
+        radius: dict[str, Any] | None,
+        ending: str,
     ) -> Setting:
         return Setting(
             name=f"{self.name}, {entrant.policy}, {option}{ending}",

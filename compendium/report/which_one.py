@@ -51,7 +51,9 @@ def page(runs: Mapping[str, Run]) -> str:
         "figure here is typed in.",
         "",
         f"The problems: {'; '.join(sizes)}. {given['n_rounds']:,} rounds, {given['n_trials']} streams, "
-        f"{given['n_points']} settings for each policy on {given['tuning_trials']} streams of their own.",
+        f"{given['n_points']} settings for each policy on {given['tuning_trials']} streams of their own. "
+        "There every optimistic policy has the width $\\sqrt\\beta = c\\sqrt\\lambda\\,S$ with a common grid "
+        "of the scale $c$, in place of its own theory's, which is played untuned.",
         "",
         "## Where EOFD-MLogB is the right choice, and where not",
         "",

@@ -3,7 +3,8 @@
 All have the interface `mlogb_core.policies.Policy` and are made in the same way, from the number of features
 and the rewards. `scale` multiplies the width of the confidence set of an optimistic policy, and 1 is its
 theory; an argument that is None has the value that the theory asks for. Methods for two outcomes (K = 1)
-refuse more.
+refuse more. An optimistic policy takes a `radius`, a rule of `mlogb_core.radius`, in place of its theory's
+width, so that several can be compared at the same one.
 
 OFU-MNL+, OFU-MNL++ and the other policies of the multinomial logit choice model are not here. There the
 player offers an assortment of items, one parameter serves all of them, and the outcome is the item that was

@@ -22,6 +22,7 @@ from mlogb_core._validation import (
     as_vector,
 )
 from mlogb_core.choice import TIE_TOLERANCE, choose
+from mlogb_core.radius import Progress, Radius
 
 
 class ScoringPolicy(Owned, ABC):
@@ -134,16 +135,19 @@ class Rival(ScoringPolicy):
     norm_bound : float
         S > 0, the bound of the norm of the true parameter.
     confidence : float
-        :math:`\delta \in (0, 1)`, the probability that the confidence set fails.
+        :math:`\delta \in (0, 1)`, the probability that the confidence set of the theory fails.
     scale : float
-        Factor >= 0 of the width :math:`\sqrt{\beta_t}`; 1 is the theory.
+        Factor >= 0 of the theory's width :math:`\sqrt{\beta_t}`; 1 is the theory.
+    radius : Radius, optional
+        A rule for :math:`\beta_t`, the same for policies that are compared; by default the policy's own
+        theory. It has a scale of its own, so that `scale` must be 1 beside it.
     feature_bound : float
         D > 0, the bound of the norm of the actions.
 
     Raises
     ------
     ValueError
-        If an argument is out of range; the message names it.
+        If an argument is out of range, or the rule adds up something over the rounds; the message names it.
     """
 
     def __init__(
@@ -154,6 +158,7 @@ class Rival(ScoringPolicy):
         norm_bound: float,
         confidence: float,
         scale: float = 1.0,
+        radius: Radius | None = None,
         feature_bound: float = 1.0,
         tie_tolerance: float = TIE_TOLERANCE,
     ) -> None:
@@ -161,7 +166,13 @@ class Rival(ScoringPolicy):
         self.norm_bound = as_positive("norm_bound", norm_bound)
         self.confidence = as_probability("confidence", confidence)
         self.scale = as_non_negative("scale", scale)
+        self.radius = None if radius is None else as_rule(type(self).__name__, radius, self.scale)
         self.feature_bound = as_positive("feature_bound", feature_bound)
+
+    @property
+    @abstractmethod
+    def progress(self) -> Progress:
+        """What a given `radius` may depend on. No steps are taken here, so that the step size is NaN."""
 
 
 class Unsaved:
@@ -175,6 +186,43 @@ class Unsaved:
     def from_state(cls, state: Any) -> Any:
         """Raise an error that names what to do."""
         raise NotImplementedError(f"{cls.__name__} has no saved state: unpickle or copy the policy")
+
+
+def as_rule(
+    method: str, radius: Any, scale: float, *, observes_movement: bool = False, adds_up: bool = False
+) -> Radius:
+    """Return a rule that was given in place of a policy's own theory, or raise if it does not fit.
+
+    Parameters
+    ----------
+    method : str
+        Name of the policy, for messages.
+    radius : Radius
+        The rule.
+    scale : float
+        The policy's own scale, which is for its theory alone.
+    observes_movement, adds_up : bool
+        Whether the policy sums the movements of its steps, and what the rule's `increment` returns.
+
+    Raises
+    ------
+    ValueError
+        If it is no rule, if the scale is not 1, or if the rule needs sums that the policy does not have.
+    """
+    if not callable(getattr(radius, "value", None)):
+        raise ValueError(f"radius must be a Radius such as RidgeRadius(0.01), or None, got {radius!r}")
+    if scale != 1.0:
+        raise ValueError(
+            f"scale must be 1 where a radius is given, which has a scale of its own, got {scale}"
+        )
+    increments = callable(getattr(radius, "increment", None))
+    if (radius.needs_movement and not observes_movement) or (increments and not adds_up):
+        raise ValueError(
+            f"radius must not be a {type(radius).__name__} for {method}, which does not add up what this "
+            "rule depends on; a ConstantRadius or a RidgeRadius depends on nothing that is added up"
+        )
+    rule: Radius = radius
+    return rule
 
 
 def binary_rewards(method: str, rewards: ArrayLike) -> Array:

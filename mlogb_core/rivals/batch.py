@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from mlogb_core._validation import Array, as_non_negative, as_positive
 from mlogb_core.curvature import DenseCurvature
 from mlogb_core.link import expected_reward, jacobian, jacobian_factor, outcome_probabilities
+from mlogb_core.radius import Progress
 from mlogb_core.rivals.base import Rival
 from mlogb_core.rivals.likelihood import Observations, fit, inverse_hessian
 
@@ -79,7 +80,7 @@ class BatchRival(Rival):
 
     Parameters
     ----------
-    n_features, rewards, norm_bound, confidence, scale, feature_bound, tie_tolerance
+    n_features, rewards, norm_bound, confidence, scale, radius, feature_bound, tie_tolerance
         As in `Rival`.
     regularization : float
         :math:`\lambda > 0`.
@@ -94,8 +95,8 @@ class BatchRival(Rival):
 
     Notes
     -----
-    Actions are divided by D, the bound of their norms, and S is multiplied by it. :math:`\lambda` belongs to
-    actions of this scale. Memory grows with the number of rounds by d numbers a round.
+    Actions are divided by D, the bound of their norms, and S is multiplied by it. :math:`\lambda` and a given
+    `radius` belong to actions of this scale. Memory grows with the number of rounds by d numbers a round.
     """
 
     def __init__(
@@ -126,6 +127,12 @@ class BatchRival(Rival):
         """SD, the bound of the norm of the parameter for actions of norm at most 1."""
         return self.norm_bound * self.feature_bound
 
+    @property
+    def progress(self) -> Progress:
+        """What a given `radius` may depend on, for actions of norm at most 1; the step size is NaN."""
+        K, d = self.n_outcomes, self.n_features
+        return Progress(K, d, K * d, self.regularization, math.nan, self._ball, self.rounds)
+
     def _learn(self, action: Array, outcome: int) -> None:
         action = action / self.feature_bound
         self._observations.add(action, outcome)
@@ -155,7 +162,7 @@ class BatchRival(Rival):
 
 
 class SecondOrderRival(BatchRival):
-    r"""A batch policy with a bonus of second order; subclasses implement `_squared_width`.
+    r"""A batch policy with a bonus of second order; subclasses implement `_squared_width`, their theory.
 
     .. math:: r^\top\sigma(\hat Wx) + \sqrt{\beta_t}\,\|(\nabla\sigma(\hat Wx)\,r) \otimes x\|_{H_t^{-1}}
               + c\,\beta_t\,\|(I \otimes x)^\top H_t^{-1}(I \otimes x)\|_2,
@@ -163,9 +170,9 @@ class SecondOrderRival(BatchRival):
 
     Parameters
     ----------
-    n_features, rewards, norm_bound, confidence, scale, feature_bound, tie_tolerance, regularization,
+    n_features, rewards, norm_bound, confidence, scale, radius, feature_bound, tie_tolerance, regularization,
     refit_growth
-        As in `BatchRival`.
+        As in `BatchRival`; the rule `radius` gives :math:`\beta_t`.
     second_order : float, optional
         c >= 0, by default :math:`\tfrac12\|r\|_1`, the constant of the paper's own policies: a comparison of
         policies should not be one of bounds of the same remainder.
@@ -182,7 +189,9 @@ class SecondOrderRival(BatchRival):
 
     @property
     def beta(self) -> float:
-        r"""The squared width :math:`\beta_t` of the coming round, with the scale."""
+        r"""The squared width :math:`\beta_t` of a round: the theory's with the scale, or that of the rule."""
+        if self.radius is not None:
+            return self.radius.value(self.progress)
         return self.scale**2 * self._squared_width()
 
     @abstractmethod

@@ -42,6 +42,10 @@ class Boudart(BatchRival):
     scale : float
         Factor of the widths :math:`\sqrt\gamma`, where it ends phase 1, and :math:`\sqrt{\beta_t}`. The set
         of phase 2 has its full size.
+    radius : Radius, optional
+        As in `Rival`. The rule's :math:`\beta_t` replaces :math:`\gamma` where that ends phase 1, and
+        :math:`\beta_t` in the score: both are squared widths in the norm of a matrix below the Hessian, of
+        :math:`I \otimes V` and of H, which starts there. The set of phase 2 keeps its size.
     regularization : float, optional
         By default :math:`\lambda = 2/S^2`.
     second_order : float, optional
@@ -115,7 +119,9 @@ class Boudart(BatchRival):
 
     @property
     def beta(self) -> float:
-        r"""The squared width :math:`\beta_t` of the coming round of phase 2, with the scale."""
+        r"""The squared width :math:`\beta_t` of phase 2: the theory's with the scale, or the given one."""
+        if self.radius is not None:
+            return self.radius.value(self.progress)
         eta = _STEP_SIZE
         growth = eta * (6.0 * eta + 1.0) * self._log_growth
         return self.scale**2 * (self.gamma - 2.0 * eta * math.log(self.confidence) + growth)
@@ -147,7 +153,8 @@ class Boudart(BatchRival):
     def _is_explored(self, largest_norm: float) -> bool:
         if self.exploration is not None:
             return self._observations.size >= self.exploration
-        return 2.0 * self.scale * math.sqrt(2.0 * self.gamma) * largest_norm <= 1.0
+        squared = self.gamma if self.radius is None else self.beta
+        return 2.0 * self.scale * math.sqrt(2.0 * squared) * largest_norm <= 1.0
 
     def _start_learning(self) -> None:
         """End phase 1: fit the estimate, and change to the coordinates of phase 2."""

@@ -23,7 +23,5 @@ class CBSCFD(SketchedLinearBandit):
 
     share = 1.0
 
-    @property
-    def width(self) -> float:
-        r""":math:`\mathsf b_t`."""
+    def _theory_width(self) -> float:
         return self.noise + self.norm_bound * math.sqrt(self.curvature.ridge)

@@ -8,17 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.optimize import brentq, root_scalar
 from scipy.special import expit
 
-from mlogb_core._validation import Array, as_integer, as_positive
-from mlogb_core.choice import TIE_TOLERANCE
+from mlogb_core._validation import Array
 from mlogb_core.curvature.base import Step
 from mlogb_core.link import jacobian_factor, outcome_probabilities
 from mlogb_core.policies.newton import Learned
 from mlogb_core.radius import Progress
-from mlogb_core.rivals.base import positive_or
 from mlogb_core.rivals.logit import LogitOptimist, LogitRadius
 
 # The slope of the loss, which lies between -1 and 1, is found to this accuracy.
@@ -60,28 +57,11 @@ class ECOLog(LogitOptimist):
 
     Parameters
     ----------
-    n_features : int
-        d >= 1.
-    rewards : (1,) array
-        The reward >= 0 of outcome 1; it does not change the choice.
-    norm_bound : float
-        S > 0.
-    confidence : float
-        :math:`\delta \in (0, 1)`.
+    n_features, rewards, norm_bound, confidence, scale, radius, feature_bound, tie_tolerance
+        As in `LogitOptimist`, which also says what is refused.
     regularization : float, optional
         :math:`\lambda > 0`; by default :math:`\frac{32}7d(2 + D_w)D^2`, the smallest one that the radius
         admits.
-    scale : float
-        Factor >= 0 of :math:`\sqrt{\beta_t}`; 1 is the theory.
-    feature_bound : float
-        D > 0, the bound of the norm of the actions.
-    tie_tolerance : float
-        Relative tolerance of `choose`.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range, or the rewards are those of more than two outcomes.
 
     Notes
     -----
@@ -95,31 +75,15 @@ class ECOLog(LogitOptimist):
     advance, which needs a fixed set of them.
     """
 
-    def __init__(
-        self,
-        n_features: int,
-        rewards: ArrayLike,
-        *,
-        norm_bound: float,
-        confidence: float,
-        regularization: float | None = None,
-        scale: float = 1.0,
-        feature_bound: float = 1.0,
-        tie_tolerance: float = TIE_TOLERANCE,
-    ) -> None:
-        d = as_integer("n_features", n_features, minimum=1)
-        radius = ECOLogRadius(confidence, scale, feature_bound)
-        norm_bound, D = as_positive("norm_bound", norm_bound), radius.feature_bound
-        weight = 2.0 + 2.0 * norm_bound * D
-        super().__init__(
-            d,
-            rewards,
-            regularization=positive_or("regularization", regularization, 32.0 / 7.0 * d * weight * D**2),
-            step_size=0.5 * weight,  # 1/c
-            norm_bound=norm_bound,
-            radius=radius,
-            tie_tolerance=tie_tolerance,
-        )
+    theory = ECOLogRadius
+
+    def _theory_step_size(self, norm_bound: float, feature_bound: float) -> float:
+        return 1.0 + norm_bound * feature_bound  # 1/c
+
+    def _theory_regularization(
+        self, n_features: int, step_size: float, norm_bound: float, feature_bound: float
+    ) -> float:
+        return 32.0 / 7.0 * n_features * (2.0 * step_size) * feature_bound**2
 
     def _learn(self, action: Array, outcome: int) -> Learned:
         frame = self.curvature.frame(action, self._image_of(action))

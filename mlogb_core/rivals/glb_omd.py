@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from numpy.typing import ArrayLike
 
-from mlogb_core._validation import as_integer, as_positive
-from mlogb_core.choice import TIE_TOLERANCE
 from mlogb_core.radius import Progress
 from mlogb_core.rivals.base import positive_or
 from mlogb_core.rivals.logit import LogitOptimist, LogitRadius
@@ -48,30 +47,13 @@ class GLBOMD(LogitOptimist):
 
     Parameters
     ----------
-    n_features : int
-        d >= 1.
-    rewards : (1,) array
-        The reward >= 0 of outcome 1; it does not change the choice.
-    norm_bound : float
-        S > 0.
-    confidence : float
-        :math:`\delta \in (0, 1)`.
+    n_features, rewards, norm_bound, confidence, scale, radius, feature_bound, tie_tolerance
+        As in `LogitOptimist`, which also says what is refused.
     regularization : float, optional
         :math:`\lambda > 0`; by default :math:`\max\{14d\eta D^2, \frac32\eta SD^3\}`. The paper's runs take
         d.
     step_size : float, optional
         :math:`\eta > 0`; by default :math:`1 + SD`.
-    scale : float
-        Factor >= 0 of :math:`\sqrt{\beta_t}`; 1 is the theory.
-    feature_bound : float
-        D > 0, the bound of the norm of the actions.
-    tie_tolerance : float
-        Relative tolerance of `choose`.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range, or the rewards are those of more than two outcomes.
 
     Notes
     -----
@@ -80,30 +62,20 @@ class GLBOMD(LogitOptimist):
     projection in the norm of the Hessian, and starts with 100 random rounds; here neither is done.
     """
 
+    theory = GLBOMDRadius
+    observes_movement = True
+
     def __init__(
-        self,
-        n_features: int,
-        rewards: ArrayLike,
-        *,
-        norm_bound: float,
-        confidence: float,
-        regularization: float | None = None,
-        step_size: float | None = None,
-        scale: float = 1.0,
-        feature_bound: float = 1.0,
-        tie_tolerance: float = TIE_TOLERANCE,
+        self, n_features: int, rewards: ArrayLike, *, step_size: float | None = None, **common: Any
     ) -> None:
-        d = as_integer("n_features", n_features, minimum=1)
-        radius = GLBOMDRadius(confidence, scale, feature_bound)
-        S, D = as_positive("norm_bound", norm_bound), radius.feature_bound
-        eta = positive_or("step_size", step_size, 1.0 + S * D)
-        theory = max(14.0 * d * eta * D**2, 1.5 * eta * S * D**3)
-        super().__init__(
-            d,
-            rewards,
-            regularization=positive_or("regularization", regularization, theory),
-            step_size=eta,
-            norm_bound=S,
-            radius=radius,
-            tie_tolerance=tie_tolerance,
-        )
+        self._given_step_size = step_size
+        super().__init__(n_features, rewards, **common)
+
+    def _theory_step_size(self, norm_bound: float, feature_bound: float) -> float:
+        return positive_or("step_size", self._given_step_size, 1.0 + norm_bound * feature_bound)
+
+    def _theory_regularization(
+        self, n_features: int, step_size: float, norm_bound: float, feature_bound: float
+    ) -> float:
+        S, D = norm_bound, feature_bound
+        return max(14.0 * n_features * step_size * D**2, 1.5 * step_size * S * D**3)

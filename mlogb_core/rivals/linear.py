@@ -6,15 +6,16 @@ Subclasses choose which share of what a shrink subtracts goes back to the ridge,
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mlogb_core._validation import Array
-from mlogb_core.choice import TIE_TOLERANCE
 from mlogb_core.curvature import CompensatedFrequentDirections
+from mlogb_core.radius import Progress
 from mlogb_core.rivals.base import Rival, positive_or
 
 _ONE = np.ones((1, 1))
@@ -32,24 +33,18 @@ class SketchedLinearBandit(Rival):
 
     Parameters
     ----------
-    n_features : int
-        d >= 1.
-    rewards : (K,) array
-        Rewards >= 0 of the outcomes 1..K; that of outcome 0 is 0.
+    n_features, rewards, confidence, feature_bound, tie_tolerance
+        As in `Rival`.
     sketch_size : int
         m >= 1; m >= d is exact.
     norm_bound : float
         S > 0, the bound of the norm of the linear reward's coefficients.
-    confidence : float
-        :math:`\delta \in (0, 1)`.
     regularization : float, optional
         :math:`\lambda > 0`; by default :math:`D^2`. The theory admits every one, and the papers tune it.
     scale : float
-        Factor >= 0 of :math:`\mathsf b_t`; 1 is the theory.
-    feature_bound : float
-        D > 0, the bound of the norm of the actions.
-    tie_tolerance : float
-        Relative tolerance of `choose`.
+        Factor >= 0 of the theory's :math:`\mathsf b_t`; 1 is the theory.
+    radius : Radius, optional
+        As in `Rival`: a rule for :math:`\beta_t`, with :math:`\mathsf b_t = \sqrt{\beta_t}`.
 
     Attributes
     ----------
@@ -80,22 +75,10 @@ class SketchedLinearBandit(Rival):
         rewards: ArrayLike,
         *,
         sketch_size: int,
-        norm_bound: float,
-        confidence: float,
         regularization: float | None = None,
-        scale: float = 1.0,
-        feature_bound: float = 1.0,
-        tie_tolerance: float = TIE_TOLERANCE,
+        **common: Any,
     ) -> None:
-        super().__init__(
-            n_features,
-            rewards,
-            norm_bound=norm_bound,
-            confidence=confidence,
-            scale=scale,
-            feature_bound=feature_bound,
-            tie_tolerance=tie_tolerance,
-        )
+        super().__init__(n_features, rewards, **common)
         ridge = positive_or("regularization", regularization, self.feature_bound**2)
         self.curvature = CompensatedFrequentDirections(
             1, self.n_features, ridge, sketch_size, share=self.share
@@ -107,9 +90,25 @@ class SketchedLinearBandit(Rival):
         self._excess = np.concatenate(([0.0], self.rewards)) - mean
 
     @property
-    @abstractmethod
     def width(self) -> float:
-        r""":math:`\mathsf b_t` of the theory for the coming round, before the scale."""
+        r""":math:`\mathsf b_t` of a round: the theory's with the scale, or that of the given radius."""
+        if self.radius is not None:
+            return math.sqrt(self.radius.value(self.progress))
+        return self.scale * self._theory_width()
+
+    @abstractmethod
+    def _theory_width(self) -> float:
+        r"""The theory's :math:`\mathsf b_t` of the coming round."""
+
+    @property
+    def progress(self) -> Progress:
+        """What a given `radius` may depend on, with one outcome, the reward; the step size is NaN."""
+        sketch, S = self.curvature, self.norm_bound
+        ridge = sketch.regularization
+        return Progress(
+            1, self.n_features, sketch.rank_bound, ridge, math.nan, S, self.rounds, sketch.shrinkage,
+            growth=sketch.ridge - ridge,
+        )  # fmt: skip
 
     @property
     def noise(self) -> float:
@@ -128,7 +127,7 @@ class SketchedLinearBandit(Rival):
 
     def _scores(self, actions: Array) -> Array:
         squares = self.curvature.inverse_blocks(actions)[:, 0, 0]
-        widths = self.scale * self.width * np.sqrt(np.maximum(squares, 0.0))
+        widths = self.width * np.sqrt(np.maximum(squares, 0.0))
         return np.asarray(np.dot(actions, self.coefficients) + widths)
 
     def _learn(self, action: Array, outcome: int) -> None:

@@ -14,14 +14,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlogb_core._validation import as_non_negative, as_positive, as_probability
+from mlogb_core._validation import as_integer, as_non_negative, as_positive, as_probability
 from mlogb_core.choice import TIE_TOLERANCE
 from mlogb_core.curvature import DenseCurvature
 from mlogb_core.link import jacobian, outcome_probabilities
 from mlogb_core.observed import PlayedRound
 from mlogb_core.policies import OptimisticPolicy
-from mlogb_core.radius import Progress
-from mlogb_core.rivals.base import Unsaved, binary_rewards
+from mlogb_core.radius import Progress, Radius
+from mlogb_core.rivals.base import Unsaved, as_rule, binary_rewards, positive_or
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class LogitRadius(ABC):
 
 
 class LogitOptimist(Unsaved, OptimisticPolicy):
-    r"""The optimistic policy for K = 1 over the exact Hessian; subclasses choose the radius and the step.
+    r"""The optimistic policy for K = 1 over the exact Hessian; subclasses choose the theory and the step.
 
     Parameters
     ----------
@@ -80,35 +80,71 @@ class LogitOptimist(Unsaved, OptimisticPolicy):
         d >= 1.
     rewards : (1,) array
         The reward >= 0 of outcome 1; it does not change the choice.
-    regularization, step_size, norm_bound : float
-        :math:`\lambda`, :math:`\eta` and S, all positive.
-    radius : LogitRadius
-        The rule for :math:`\beta_t`.
+    norm_bound : float
+        S > 0.
+    confidence : float
+        :math:`\delta \in (0, 1)` of the theory's radius.
+    regularization : float, optional
+        :math:`\lambda > 0`; by default that of the theory.
+    scale : float
+        Factor >= 0 of the theory's :math:`\sqrt{\beta_t}`; 1 is the theory.
+    radius : Radius, optional
+        A rule for :math:`\beta_t`, the same for policies that are compared; by default the policy's own
+        theory. It has a scale of its own, so that `scale` must be 1 beside it.
+    feature_bound : float
+        D > 0, the bound of the norm of the actions.
     tie_tolerance : float
         Relative tolerance of `choose`.
 
     Raises
     ------
     ValueError
-        If an argument is out of range, or the rewards are those of more than two outcomes.
+        If an argument is out of range, if the rewards are those of more than two outcomes, or if the rule
+        needs movements that the policy does not sum up.
     """
+
+    #: The radius of the theory.
+    theory: ClassVar[type[LogitRadius]]
+    #: Whether it sums up the movements of its steps, on which some rules for the radius depend.
+    observes_movement: ClassVar[bool] = False
 
     def __init__(
         self,
         n_features: int,
         rewards: ArrayLike,
         *,
-        regularization: float,
-        step_size: float,
         norm_bound: float,
-        radius: LogitRadius,
+        confidence: float,
+        regularization: float | None = None,
+        scale: float = 1.0,
+        radius: Radius | None = None,
+        feature_bound: float = 1.0,
         tie_tolerance: float = TIE_TOLERANCE,
     ) -> None:
+        name, d = type(self).__name__, as_integer("n_features", n_features, minimum=1)
+        theory = self.theory(confidence, scale, feature_bound)
+        S, D = as_positive("norm_bound", norm_bound), theory.feature_bound
+        eta = self._theory_step_size(S, D)
+        rule: Radius = theory
+        if radius is not None:
+            rule = as_rule(name, radius, theory.scale, observes_movement=self.observes_movement, adds_up=True)
+        ridge = positive_or("regularization", regularization, self._theory_regularization(d, eta, S, D))
         super().__init__(
-            DenseCurvature(1, n_features, regularization),
-            binary_rewards(type(self).__name__, rewards),
-            step_size=step_size,
-            norm_bound=norm_bound,
-            radius=radius,
+            DenseCurvature(1, d, ridge),
+            binary_rewards(name, rewards),
+            step_size=eta,
+            norm_bound=S,
+            radius=rule,
             tie_tolerance=tie_tolerance,
         )
+        self.feature_bound = D
+
+    @abstractmethod
+    def _theory_step_size(self, norm_bound: float, feature_bound: float) -> float:
+        r""":math:`\eta`, from S and D."""
+
+    @abstractmethod
+    def _theory_regularization(
+        self, n_features: int, step_size: float, norm_bound: float, feature_bound: float
+    ) -> float:
+        r""":math:`\lambda` where none is given, from d, :math:`\eta`, S and D."""

@@ -26,11 +26,14 @@ class MNLUCB(BatchRival):
               S,
 
     for actions of norm at most 1, with :math:`R = \|r\|_2` and L the smoothness of the link. For K = 1 it is
-    :math:`\hat w_t^\top x + 2b_t\sqrt{\kappa(1 + 2S)}\,\|x\|_{V_t^{-1}}`, in logits.
+    :math:`\hat w_t^\top x + 2b_t\sqrt{\kappa(1 + 2S)}\,\|x\|_{V_t^{-1}}`, in logits. With a given `radius`
+    :math:`\sqrt{\kappa\beta_t}` takes the place of the logit's width :math:`2b_t\sqrt{\kappa(1 + 2S)}`: as
+    :math:`H \succeq I \otimes V/\kappa` for the Hessian H, :math:`\|W - \hat W\|_H^2 \le \beta` gives
+    :math:`\|(W - \hat W)x\| \le \sqrt{\kappa\beta}\,\|x\|_{V^{-1}}`.
 
     Parameters
     ----------
-    n_features, rewards, norm_bound, confidence, scale, feature_bound, tie_tolerance, refit_growth
+    n_features, rewards, norm_bound, confidence, scale, radius, feature_bound, tie_tolerance, refit_growth
         As in `BatchRival`.
     regularization : float, optional
         By default the theory's :math:`\lambda = Kd\ln T`.
@@ -78,14 +81,20 @@ class MNLUCB(BatchRival):
 
     @property
     def width(self) -> float:
-        r"""The factor of :math:`\|x\|_{V_t^{-1}}` for the coming round, with the scale."""
+        r"""The factor of :math:`\|x\|_{V_t^{-1}}`: the theory's with the scale, or that of the given rule."""
+        K = self.n_outcomes
+        lipschitz = 1.0 if K == 1 else float(np.linalg.norm(self.rewards)) * smoothness(K)
+        if self.radius is not None:
+            return math.sqrt(self.kappa * self.radius.value(self.progress)) * lipschitz
+        return float(self.scale * self._logit_width() * lipschitz)
+
+    def _logit_width(self) -> float:
+        r"""The theory's :math:`2b_t\sqrt{\kappa(1 + 2S)}`."""
         K, d, lam, S = self.n_outcomes, self.n_features, self.regularization, self._ball
         noise = K**1.5 * d / math.sqrt(lam)
         b = noise * math.log(1.0 + (self.rounds + 1) / (d * lam)) + 0.5 * math.sqrt(lam / K)
         b += 2.0 * noise * math.log(2.0 / self.confidence) + math.sqrt(lam) * S
-        logit = 2.0 * b * math.sqrt(self.kappa * (1.0 + 2.0 * S))
-        lipschitz = 1.0 if K == 1 else float(np.linalg.norm(self.rewards)) * smoothness(K)
-        return float(self.scale * logit * lipschitz)
+        return float(2.0 * b * math.sqrt(self.kappa * (1.0 + 2.0 * S)))
 
     def _scores(self, actions: Array) -> Array:
         actions = actions / self.feature_bound

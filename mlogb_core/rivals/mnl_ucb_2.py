@@ -23,7 +23,7 @@ class MNLUCB2(SecondOrderRival):
 
     Parameters
     ----------
-    n_features, rewards, norm_bound, confidence, scale, feature_bound, tie_tolerance, refit_growth,
+    n_features, rewards, norm_bound, confidence, scale, radius, feature_bound, tie_tolerance, refit_growth,
     second_order
         As in `SecondOrderRival`.
     regularization : float, optional

@@ -21,7 +21,7 @@ class OFUGLB(SecondOrderRival):
 
     Parameters
     ----------
-    n_features, rewards, norm_bound, confidence, scale, feature_bound, tie_tolerance, refit_growth
+    n_features, rewards, norm_bound, confidence, scale, radius, feature_bound, tie_tolerance, refit_growth
         As in `SecondOrderRival`; one reward.
     regularization : float, optional
         By default the theory's :math:`\lambda = 1/(8S^2(1 + S))`.

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlogb_core._validation import Array, as_integer, as_positive
-from mlogb_core.choice import TIE_TOLERANCE
+from mlogb_core._validation import Array
 from mlogb_core.link import loss_residual, outcome_probabilities
 from mlogb_core.observed import PlayedRound
 from mlogb_core.policies.newton import Learned
 from mlogb_core.radius import Progress
-from mlogb_core.rivals.base import positive_or
 from mlogb_core.rivals.logit import LogitOptimist, LogitRadius
 
 # For more than this exp(SD) overflows.
@@ -76,27 +75,10 @@ class OL2M(LogitOptimist):
 
     Parameters
     ----------
-    n_features : int
-        d >= 1.
-    rewards : (1,) array
-        The reward >= 0 of outcome 1; it does not change the choice.
-    norm_bound : float
-        S > 0.
-    confidence : float
-        :math:`\delta \in (0, 1)`.
+    n_features, rewards, norm_bound, confidence, scale, radius, feature_bound, tie_tolerance
+        As in `LogitOptimist`, which also says what is refused.
     regularization : float, optional
         :math:`\lambda > 0`; by default d, as in the public code. The theory admits every one.
-    scale : float
-        Factor >= 0 of :math:`\sqrt{\gamma_t}`; 1 is the theory.
-    feature_bound : float
-        D > 0, the bound of the norm of the actions.
-    tie_tolerance : float
-        Relative tolerance of `choose`.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range, or the rewards are those of more than two outcomes.
 
     Notes
     -----
@@ -105,32 +87,20 @@ class OL2M(LogitOptimist):
     projected in the norm of :math:`Z_{t+1}` where it lies outside the ball, and the index is in logits.
     """
 
-    def __init__(
-        self,
-        n_features: int,
-        rewards: ArrayLike,
-        *,
-        norm_bound: float,
-        confidence: float,
-        regularization: float | None = None,
-        scale: float = 1.0,
-        feature_bound: float = 1.0,
-        tie_tolerance: float = TIE_TOLERANCE,
-    ) -> None:
-        d = as_integer("n_features", n_features, minimum=1)
-        radius = OL2MRadius(confidence, scale, feature_bound)
-        norm_bound = as_positive("norm_bound", norm_bound)
-        super().__init__(
-            d,
-            rewards,
-            regularization=positive_or("regularization", regularization, float(d)),
-            step_size=1.0,
-            norm_bound=norm_bound,
-            radius=radius,
-            tie_tolerance=tie_tolerance,
-        )
+    theory = OL2MRadius
+
+    def __init__(self, n_features: int, rewards: ArrayLike, **common: Any) -> None:
+        super().__init__(n_features, rewards, **common)
         #: The root of the weight of every round, in the form of the factor of a 1 x 1 Jacobian.
-        self._factor: Array = np.sqrt([[0.5 * curvature_bound(norm_bound, radius.feature_bound)]])
+        self._factor: Array = np.sqrt([[0.5 * curvature_bound(self.norm_bound, self.feature_bound)]])
+
+    def _theory_step_size(self, norm_bound: float, feature_bound: float) -> float:
+        return 1.0
+
+    def _theory_regularization(
+        self, n_features: int, step_size: float, norm_bound: float, feature_bound: float
+    ) -> float:
+        return float(n_features)
 
     def _learn(self, action: Array, outcome: int) -> Learned:
         # With step size 1 the matrix of the library's step is Z plus the round's term, which is Z_{t+1}.

@@ -24,7 +24,7 @@ class RSMNL(SecondOrderRival):
 
     Parameters
     ----------
-    n_features, rewards, norm_bound, confidence, scale, feature_bound, tie_tolerance, second_order
+    n_features, rewards, norm_bound, confidence, scale, radius, feature_bound, tie_tolerance, second_order
         As in `SecondOrderRival`.
     horizon : int
         T >= 2.

@@ -23,9 +23,7 @@ class SOFUL(SketchedLinearBandit):
 
     share = 0.0
 
-    @property
-    def width(self) -> float:
-        r""":math:`\mathsf b_t`."""
+    def _theory_width(self) -> float:
         ridge = self.curvature.regularization
         loss = 1.0 + self.curvature.shrinkage / ridge
         return self.noise * math.sqrt(loss) + self.norm_bound * math.sqrt(ridge) * loss

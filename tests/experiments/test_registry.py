@@ -153,6 +153,35 @@ def test_the_identity_of_settings_without_own_parameters_does_not_change(monkeyp
     assert TrialSpec.model_validate_json(other.model_dump_json()) == other
 
 
+def test_the_radius_of_a_setting_is_that_of_the_rivals_too_and_without_one_they_play_their_theories():
+    problem = SETTING.problem.model_copy(update={"rewards": (1.0,)})
+    optimistic = {name for name, entry in POLICIES.items() if "radius" in entry.takes}
+    rivals = [name for name in POLICIES if name in optimistic and not POLICIES[name].needs_radius]
+    assert {"oful", "eofd", "thompson"} < optimistic - {*rivals}
+    assert len(rivals) == 10
+    environment, stream = problem.environment(), trial_streams(0, "registry", 0).policy
+    common = changed(policies=rivals, problem=problem)
+    for policy in common.build(environment, stream).values():
+        beta = policy.radius.value(policy.progress)
+        assert beta == pytest.approx(0.05 * policy.progress.regularization * 2.0**2)
+    theory = changed(policies=rivals, problem=problem, radius=None)
+    assert Setting.model_validate_json(theory.model_dump_json()) == theory
+    for policy in theory.build(environment, stream).values():
+        assert policy.radius is None or policy.radius.kind in ("ol2m", "ecolog", "glb-omd")
+
+
+def test_a_policy_without_a_theory_needs_a_radius_and_a_radius_has_the_only_scale():
+    with pytest.raises(ValidationError, match=r"radius must be given for \['eofd'\], which have no theory"):
+        changed(policies=("eofd", "mnl-ucb", "squarecb"), radius=None)
+    own = {name: {"scale": 0.1} for name in ("mnl-ucb", "squarecb")}
+    given = {"policies": tuple(own), "parameters": own}
+    with pytest.raises(
+        ValidationError, match=r"parameters of \['mnl-ucb'\] must have no scale beside a radius"
+    ):
+        changed(**given)
+    assert changed(**given, radius=None).parameters["mnl-ucb"] == {"scale": 0.1}
+
+
 def test_the_names_of_the_rivals_build_the_rivals():
     robust, sampled = played("robust-eofd", 30)[0], played("thompson", 30)[0]
     assert robust.curvature.ridge == 0.5 + robust.curvature.shrinkage / 2 > 0.5

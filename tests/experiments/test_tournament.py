@@ -29,6 +29,7 @@ from compendium.experiments.trials import TrialSpec
 from compendium.experiments.tuning import by_group, tuned
 from mlogb_core.policies import RandomPolicy
 from mlogb_core.radius import radius_from
+from mlogb_core.simulation import trial_streams
 
 GAMES = Tournament("binary", problem_of("binary", 6, 2.0), 10, 2.0, 2, 100)
 ENTRANT = {entrant.policy: entrant for entrant in ENTRANTS}
@@ -72,6 +73,23 @@ def test_everybody_with_parameters_has_as_many_points_and_one_grid_of_scales():
     assert scales == {0.1, 0.01, 0.001}
 
 
+def test_at_every_tuned_point_all_optimistic_policies_have_one_family_of_widths():
+    """sqrt(beta) = scale * sqrt(lambda) * S, with the policy's own lambda and the scale of the point."""
+    games, stream = GAMES._replace(problem=problem_of("fixed", 6, 2.0)), trial_streams(0, "t", 0).policy
+    optimistic = [one for one in ENTRANTS if "radius" in POLICIES[one.policy].takes]
+    assert [one.policy for one in optimistic if one.family == "paper"] == [
+        "mnl-ucb", "mnl-ucb-2", "rs-mnl", "ol2m", "ecolog", "glb-omd", "ofuglb", "boudart", "soful", "cbscfd",
+    ]  # fmt: skip
+    for entrant in optimistic:
+        for option in entrant.grid():
+            setting = games.setting(entrant, option, "")
+            policy = setting.policy(entrant.policy, games.problem.environment(), stream).policy
+            assert policy.progress.regularization == option.regularization
+            assert policy.radius.value(policy.progress) == pytest.approx(
+                (option.scale * games.norm_bound) ** 2 * option.regularization
+            )
+
+
 def test_the_width_of_a_projects_policy_is_a_multiple_of_the_ball():
     option = with_steps()[1]
     setting = GAMES.setting(ENTRANT["eofd-compiled"], option, "")
@@ -83,10 +101,19 @@ def test_the_width_of_a_projects_policy_is_a_multiple_of_the_ball():
     assert GAMES.theory(ENTRANT["greedy"]) is GAMES.theory(ENTRANT["random"]) is None
 
 
-def test_a_policy_of_another_paper_has_its_own_scale_and_ridge():
+def test_a_policy_of_another_paper_has_its_own_ridge_and_untuned_its_own_theory():
     setting = GAMES.setting(ENTRANT["ol2m"], ENTRANT["ol2m"].grid()[0], "")
-    assert setting.parameters["ol2m"] == {"scale": 0.1, "regularization": 0.1}
-    assert GAMES.theory(ENTRANT["ol2m"]).parameters == {}  # the defaults are the theory's
+    assert setting.parameters["ol2m"] == {"regularization": 0.1}
+    assert setting.radius == {"kind": "ridge", "scale": pytest.approx(0.01)}
+    theory = GAMES.theory(ENTRANT["ol2m"])
+    assert (theory.radius, theory.parameters) == (None, {})  # the defaults are the theory's
+    assert GAMES.theory(ENTRANT["rs-mnl"]).parameters == {"rs-mnl": {"horizon": 10}}
+
+
+def test_a_policy_that_draws_its_actions_has_the_scale_of_its_exploration():
+    setting = GAMES.setting(ENTRANT["squarecb"], ENTRANT["squarecb"].grid()[1], "")
+    assert setting.parameters["squarecb"] == {"scale": 0.01}
+    assert GAMES.theory(ENTRANT["squarecb"]).parameters == {}
 
 
 def test_who_does_not_play_is_told_why():

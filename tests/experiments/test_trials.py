@@ -33,6 +33,8 @@ SETTING = {
     "radius": {"kind": "theorem", "confidence": 0.1, "scale": 0.01},
     "policies": COMPARISON,
 }
+#: All policies of the registry: not each of them adds up what the radius of the theorem needs.
+EVERYBODY = {"policies": GENERAL, "radius": {"kind": "ridge", "scale": 0.1}}
 SPEC = {"experiment": "tests", "n_rounds": 30, "seed": 7, "trial": 0}
 
 
@@ -46,7 +48,7 @@ def make_spec(setting=(), problem=(), **changes):
 def computed():
     """A trial with all policies of the registry, and its table; narrow budgets would play as OFUL does."""
     budgets = {"budgeted-eofd": {"budget": 100.0}, "dyadic-eofd": {"budget": 4.0}}
-    spec = make_spec({"policies": GENERAL, "parameters": budgets})
+    spec = make_spec(EVERYBODY | {"parameters": budgets})
     return spec, spec.compute()
 
 
@@ -231,21 +233,22 @@ def test_policies_play_what_their_names_say(computed):
 def test_policies_are_built_from_the_setting():
     """The implementations that are not checked here play the same actions as these, by the test above."""
     environment = Synthetic(**SETTING["problem"]).environment()
-    built = Setting(**SETTING | {"policies": GENERAL}).build(environment, lambda _: np.random.default_rng(0))
+    setting = Setting(**SETTING | EVERYBODY)
+    built = setting.build(environment, lambda _: np.random.default_rng(0))
     assert tuple(built) == GENERAL
     for name in ("eofd", "oful", "first-order", "greedy"):
         state = built[name].state_dict()
         numbers = state["curvature.regularization"], state["step_size"], state["norm_bound"]
         assert numbers == (0.5, 1.0, 2.0)
         assert state.get("curvature.sketch_size") == (4 if name in ("eofd", "greedy") else None)
-        expected = {"kind": "constant", "beta": 0.0} if name == "greedy" else Setting(**SETTING).radius
+        expected = {"kind": "constant", "beta": 0.0} if name == "greedy" else setting.radius
         assert json.loads(state["radius"]) == expected
 
 
 def test_a_policy_plays_the_same_alone_and_beside_others(computed):
     _, frame = computed
     for name in ("random", "oful"):
-        alone = make_spec({"policies": (name,)}).compute()
+        alone = make_spec(EVERYBODY | {"policies": (name,)}).compute()
         beside = frame[frame["policy"] == name].reset_index(drop=True)
         columns = ["round", "n_actions", "action", "outcome", "reward", "regret", "margin"]
         pd.testing.assert_frame_equal(alone[columns], beside[columns], check_exact=True)
@@ -285,7 +288,7 @@ def rewrite(path, rows=None, **metadata):
 
 
 def store_other_trial(path):
-    other = make_spec({"policies": GENERAL}, trial=1)
+    other = make_spec(EVERYBODY, trial=1)
     store(other, other.compute(), path.parent).replace(path)
 
 

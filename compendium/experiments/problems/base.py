@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
 from compendium.experiments.data import DataError, Dataset
 from compendium.experiments.ratings import Ratings
@@ -98,6 +98,25 @@ class Problem(BaseModel):
         if source.name not in recorded:
             raise DataError(source.absent)
         return recorded[source.name]
+
+
+class Drawn(Problem):
+    """Base class of the problems whose parameter and actions are drawn, in d dimensions for given rewards."""
+
+    kind: str
+    dimension: PositiveInt
+    rewards: tuple[float, ...]
+    parameter_norm: PositiveFloat
+
+    @property
+    def n_outcomes(self) -> int:
+        """K."""
+        return len(self.rewards)
+
+    @property
+    def n_features(self) -> int:
+        """Dimension d of the actions."""
+        return self.dimension
 
 
 def _recorded_data() -> dict[str, dict[str, Any]] | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat
 
-from compendium.experiments.problems.base import Problem
+from compendium.experiments.problems.base import Drawn
 from mlogb_core.environments import SyntheticInstance
 
 
@@ -33,24 +33,11 @@ class DecayingEnvironment:
         return SyntheticInstance(parameter, (10, 30), self.scales)
 
 
-class Decaying(Problem):
+class Decaying(Drawn):
     """Contexts that decay and a parameter that does not; without decay, the paper's synthetic problem."""
 
     kind: Literal["decaying"] = "decaying"
-    dimension: PositiveInt
-    rewards: tuple[float, ...]
-    parameter_norm: PositiveFloat
     decay: NonNegativeFloat = 0.0
-
-    @property
-    def n_outcomes(self) -> int:
-        """K."""
-        return len(self.rewards)
-
-    @property
-    def n_features(self) -> int:
-        """Dimension d of the actions."""
-        return self.dimension
 
     def environment(self) -> DecayingEnvironment:
         """The environment."""

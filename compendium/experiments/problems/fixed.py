@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import PositiveInt
 
-from compendium.experiments.problems.base import Problem
+from compendium.experiments.problems.base import Drawn
 from mlogb_core.environments import ActionSet, SyntheticEnvironment
 
 
@@ -38,24 +38,11 @@ class FixedEnvironment:
         return FixedInstance(self._synthetic.instance(rng).actions(rng))
 
 
-class Fixed(Problem):
+class Fixed(Drawn):
     """Actions on the sphere that stay the same in all rounds of a game, and a random parameter."""
 
     kind: Literal["fixed"] = "fixed"
-    dimension: PositiveInt
-    rewards: tuple[float, ...]
-    parameter_norm: PositiveFloat
     n_actions: PositiveInt = 50
-
-    @property
-    def n_outcomes(self) -> int:
-        """K."""
-        return len(self.rewards)
-
-    @property
-    def n_features(self) -> int:
-        """Dimension d of the actions."""
-        return self.dimension
 
     def environment(self) -> FixedEnvironment:
         """The environment."""

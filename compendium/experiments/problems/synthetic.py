@@ -4,31 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat
 
-from compendium.experiments.problems.base import Problem
+from compendium.experiments.problems.base import Drawn
 from mlogb_core.environments import SyntheticEnvironment
 
 
-class Synthetic(Problem):
+class Synthetic(Drawn):
     """Actions on the sphere and a random parameter; see `mlogb_core.environments.SyntheticEnvironment`."""
 
     kind: Literal["synthetic"] = "synthetic"
-    dimension: PositiveInt
-    rewards: tuple[float, ...]
-    parameter_norm: PositiveFloat
     n_actions: tuple[int, int] = (10, 30)
     decay: NonNegativeFloat = 0.0
-
-    @property
-    def n_outcomes(self) -> int:
-        """K."""
-        return len(self.rewards)
-
-    @property
-    def n_features(self) -> int:
-        """Dimension d of the actions."""
-        return self.dimension
 
     def environment(self) -> SyntheticEnvironment:
         """The library's environment."""

@@ -49,7 +49,7 @@ def test_the_sketched_linear_bandits_are_their_formulas(kind, rewards):
         sketch.add(np.eye(1), actions[chosen])
     assert sketch.rho > LAM
     assert policy.curvature.shrinkage == pytest.approx(sketch.rho, rel=1e-9)
-    assert policy.width == pytest.approx(width, rel=0.2)
+    assert policy.width == pytest.approx(SCALE * width, rel=0.2)
 
 
 def test_without_a_shrink_both_are_ridge_regression_with_the_same_width():
