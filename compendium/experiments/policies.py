@@ -108,14 +108,20 @@ class Budgeted(Parameters):
     compiled: bool = False
 
 
-class Doubling(Parameters):
+class Compilable(Parameters):
+    """Whether the form is `compiled`, which plays the same."""
+
+    compiled: bool = False
+
+
+class Doubling(Compilable):
     """`budget` of what a phase of a sketch may lose, in units of lambda; `falling` from phase to phase."""
 
     budget: PositiveFloat = 1.0
     falling: bool = False
 
 
-class Dyadic(Parameters):
+class Dyadic(Compilable):
     """`budget` of what all blocks of a sketch may lose together, in units of lambda."""
 
     budget: PositiveFloat = 1.0
@@ -283,7 +289,7 @@ def _growing_sketch(K: int, d: int, m: int, largest_size: int | None = None, **_
     return 2 * _sketch(K, d, K * d if largest_size is None else min(largest_size, K * d))
 
 
-def _diagonal(K: int, d: int, m: int) -> int:
+def _diagonal(K: int, d: int, m: int, **_: Any) -> int:
     return K * d
 
 
@@ -400,7 +406,7 @@ POLICIES: dict[str, Entry] = {
         growing_ridge, OPTIMISTIC, Style("growing ridge", "#44AA99", (2, 1), "+"), _ridge, Growing,
     ),
     "diagonal": Entry(
-        diagonal, OPTIMISTIC, Style("diagonal", "#332288", (4, 2, 4, 1), "|"), _diagonal,
+        diagonal, OPTIMISTIC, Style("diagonal", "#332288", (4, 2, 4, 1), "|"), _diagonal, Compilable,
     ),
     "ol2m": Entry(
         OL2M, RIVAL,

@@ -153,7 +153,7 @@ ENTRANTS: tuple[Entrant, ...] = (
     Entrant("budgeted-eofd", "sketch", budgets, COMPILED | {"compensate": True}),
     Entrant("thompson", "sketch", with_steps),
     Entrant("growing-ridge", "other", growths, COMPILED),
-    Entrant("diagonal", "other", with_steps),
+    Entrant("diagonal", "other", with_steps, COMPILED),
     Entrant("first-order", "control", with_steps),
     Entrant("greedy", "control", without_scale),
     Entrant("random", "control", nothing),

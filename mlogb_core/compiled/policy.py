@@ -8,7 +8,8 @@ at once, eigenpairs for K > 1, and the cases that a kernel leaves open.
 from __future__ import annotations
 
 import math
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from mlogb_core.compiled.arguments import (
 )
 from mlogb_core.compiled.choose import choose_by_inverse, choose_by_sketch, next_batch, score, start_search
 from mlogb_core.compiled.dense import change_of_inverse, step_by_inverse
+from mlogb_core.compiled.diagonal import choose_by_diagonal, step_by_diagonal
 from mlogb_core.compiled.eigenpair import BLOCKED, smallest_eigenpair
 from mlogb_core.compiled.link import estimates, loss_at
 from mlogb_core.compiled.ridge import step_by_ridge
@@ -45,6 +47,9 @@ from mlogb_core.curvature import (
     BudgetedFrequentDirections,
     CompensatedFrequentDirections,
     DenseCurvature,
+    DiagonalCurvature,
+    DoublingFrequentDirections,
+    DyadicFrequentDirections,
     FrequentDirections,
     GrowingRidge,
     RobustFrequentDirections,
@@ -61,7 +66,10 @@ PLAYED = (
     RobustFrequentDirections,
     CompensatedFrequentDirections,
     BudgetedFrequentDirections,
+    DoublingFrequentDirections,
+    DyadicFrequentDirections,
     DenseCurvature,
+    DiagonalCurvature,
     GrowingRidge,
 )
 #: If the basis holds this many numbers and K > 1, BLAS computes the products with it.
@@ -130,6 +138,8 @@ class CompiledPolicy(OptimisticPolicy):
             selection = choose_by_inverse(*estimate, curvature.inverse, numbers)
         elif isinstance(curvature, GrowingRidge):
             selection = choose_by_sketch(*estimate, _NO_ROWS, _NO_ROWS, numbers)
+        elif isinstance(curvature, DiagonalCurvature):
+            selection = choose_by_diagonal(*estimate, curvature.diagonal, numbers)
         elif self._is_wide():
             return self._best_by_blas(estimate, Bonus(*numbers))
         else:
@@ -180,26 +190,34 @@ class CompiledPolicy(OptimisticPolicy):
         return ridge
 
     def _learn(self, action: Array, outcome: int) -> Learned:
-        action, image, trace = _writable(action), self._image_of(action), 0.0
+        action, image = _writable(action), self._image_of(action)
         if image is None:
             image = self.curvature.images(action[None])[0]
-        if isinstance(self.curvature, DenseCurvature):
-            parameter, multiplier = self._step_by_inverse(action, image, outcome)
-        elif isinstance(self.curvature, GrowingRidge):
-            parameter, multiplier, trace = self._step_by_ridge(action, outcome)
-        else:
-            _, parameter, multiplier, core, largest = self._step(action, image, outcome)
+        parameter, multiplier, add = self._stepped(action, image, outcome)
         moved = 0.0, 0.0
         if self.radius.needs_movement:
             moved = movement(self.parameter, parameter, action, outcome, self.step_size, multiplier)
         surplus = self._surplus_of(action, outcome, parameter, moved[1])
-        if isinstance(self.curvature, DenseCurvature):
-            self._change_inverse(parameter, action, image)
-        elif isinstance(self.curvature, GrowingRidge):
-            self.curvature._end_round(trace)
-        else:
-            self._add(core, largest)
+        add()
         return Learned(parameter, moved, surplus=surplus)
+
+    def _stepped(self, action: Array, image: Array, outcome: int) -> tuple[Array, float, Callable[[], None]]:
+        """The new parameter, the multiplier, and what adds the Hessian there to the curvature."""
+        curvature = self.curvature
+        if isinstance(curvature, DenseCurvature):
+            parameter, multiplier = self._step_by_inverse(action, image, outcome)
+            return parameter, multiplier, partial(self._change_inverse, parameter, action, image)
+        if isinstance(curvature, GrowingRidge):
+            parameter, multiplier, trace = self._step_by_ridge(action, outcome)
+            return parameter, multiplier, partial(curvature._end_round, trace)
+        if isinstance(curvature, DiagonalCurvature):
+            parameter, multiplier, entries = self._step_by_diagonal(action, image, outcome)
+            return parameter, multiplier, partial(curvature._add_diagonal, entries, action)
+        _, parameter, multiplier, core, largest = self._step(action, image, outcome)
+        if isinstance(curvature, DyadicFrequentDirections):
+            add = partial(self._add_block, parameter, action, image, len(core), largest)
+            return parameter, multiplier, add
+        return parameter, multiplier, partial(self._add, core, largest)
 
     def _step(self, action: Array, image: Array, outcome: int) -> Step:
         """The projected step, with the new core in the joint basis."""
@@ -276,22 +294,47 @@ class CompiledPolicy(OptimisticPolicy):
             add_product(rows[:kept], scaled[:, :kept].T, removed @ rows, scale=-1.0)
         sketch._end_round(core, discarded)
 
+    def _add_block(self, parameter: Array, action: Array, image: Array, n: int, largest: float) -> None:
+        """`DyadicFrequentDirections.add`, from the image and the n rows of the joint basis."""
+        sketch = self.curvature
+        check_regularization(sketch.ridge, largest)
+        fresh = sketch._rows[sketch.rank : n].reshape(-1, action.size)
+        outside = (fresh @ action).reshape(n - sketch.rank, -1)
+        coordinates = np.concatenate((image.T, outside))
+        sketch._add_columns(np.dot(coordinates, loss_at(parameter, action, 0).factor))
+
     def _step_by_ridge(self, action: Array, outcome: int) -> tuple[Array, float, float]:
         """`GrowingRidge.newton_step` with a kernel, and the trace of the Hessian at the new parameter."""
         taken = step_by_ridge(self.parameter, action, outcome, self._numbers())
         state, parameter, multiplier, trace, largest = taken
-        if state == OVERFLOW:
-            raise ArithmeticError("the step overflows")
-        check_regularization(self.curvature.ridge, largest)
-        if state == NOT_PROJECTED:
-            curvature, (residual, factor) = self.curvature, loss_at(self.parameter, action, outcome)
-            numbers = self.step_size, self.norm_bound
-            parameter, multiplier, _ = curvature.newton_step(
-                curvature.frame(action), self.parameter, residual, factor, *numbers
-            )
-            factor = loss_at(parameter, action, 0).factor
+        if self._is_open(state, largest):
+            parameter, multiplier, factor = self._step_by_numpy(action, outcome)
             trace = float(np.square(factor).sum() * (action @ action))
         return parameter, multiplier, trace
+
+    def _step_by_diagonal(self, action: Array, image: Array, outcome: int) -> tuple[Array, float, Array]:
+        """`DiagonalCurvature.newton_step` with a kernel, and the diagonal of the Jacobian after it."""
+        diagonal, numbers = self.curvature.diagonal, self._numbers()
+        taken = step_by_diagonal(self.parameter, diagonal, action, image, outcome, numbers)
+        state, parameter, multiplier, entries, largest = taken
+        if self._is_open(state, largest):
+            parameter, multiplier, factor = self._step_by_numpy(action, outcome)
+            entries = np.square(factor).sum(axis=1)
+        return parameter, multiplier, entries
+
+    def _is_open(self, state: int, largest: float) -> bool:
+        """Whether a kernel has left the projection open; raises if the step cannot be taken at all."""
+        check_regularization(self.curvature.ridge, largest)
+        if state == OVERFLOW:
+            raise ArithmeticError("the step overflows")
+        return state == NOT_PROJECTED
+
+    def _step_by_numpy(self, action: Array, outcome: int) -> tuple[Array, float, Array]:
+        """The step by the curvature's own code, and the factor of the Jacobian after it."""
+        curvature, (residual, factor) = self.curvature, loss_at(self.parameter, action, outcome)
+        frame, numbers = curvature.frame(action), (self.step_size, self.norm_bound)
+        parameter, multiplier, _ = curvature.newton_step(frame, self.parameter, residual, factor, *numbers)
+        return parameter, multiplier, loss_at(parameter, action, 0).factor
 
     def _step_by_inverse(self, action: Array, image: Array, outcome: int) -> tuple[Array, float]:
         """`DenseCurvature.newton_step` with kernels."""
@@ -344,6 +387,7 @@ def compile_kernels() -> None:
         for curvature in (
             DenseCurvature(n_outcomes, _TINY, 1.0),
             GrowingRidge(n_outcomes, _TINY, 1.0),
+            DiagonalCurvature(n_outcomes, _TINY, 1.0),
             FrequentDirections(n_outcomes, _TINY, 1.0, sketch_size=2),
         ):
             policy = CompiledPolicy(curvature, np.ones(n_outcomes), **settings)

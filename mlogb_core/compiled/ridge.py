@@ -31,7 +31,7 @@ def step_by_ridge(
     square, multiplier = dot(action, action), 0.0
     scale = 1.0 / math.sqrt(square) if square > 0.0 else 0.0
     loss = loss_at(parameter, action, outcome)
-    largest = _largest_column(loss.factor) * square
+    largest = largest_column(loss.factor) * square
     weights = step_weights(np.eye(K) * (square / settings.regularization), loss, settings.step_size)
     point = parameter.copy()
     for i in range(K):
@@ -58,11 +58,11 @@ def step_by_ridge(
     trace = 0.0
     for i in range(K):
         trace += dot(factor[i], factor[i]) * square
-    return DONE, point, multiplier, trace, max(largest, _largest_column(factor) * square)
+    return DONE, point, multiplier, trace, max(largest, largest_column(factor) * square)
 
 
 @kernel
-def _largest_column(factor: Array) -> float:
+def largest_column(factor: Array) -> float:
     """The largest squared length of a column."""
     K, largest = factor.shape[0], 0.0
     for k in range(K):

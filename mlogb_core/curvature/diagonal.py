@@ -149,8 +149,7 @@ class DiagonalCurvature(Curvature[DiagonalFrame]):
         """
         self.check_order(frame)
         self._check_regularization(frame, factor)
-        self.diagonal += np.multiply.outer(np.square(factor).sum(axis=1), np.square(frame.action))
-        self.updates += 1
+        self._add_diagonal(np.square(factor).sum(axis=1), frame.action)
 
     @np.errstate(under="ignore")
     def dense(self) -> Array:
@@ -174,6 +173,11 @@ class DiagonalCurvature(Curvature[DiagonalFrame]):
             raise ValueError(f"diagonal must be positive, got {diagonal.min()}")
         curvature.diagonal = diagonal.copy()
         return curvature
+
+    def _add_diagonal(self, entries: Array, action: Array) -> None:
+        r"""Add the diagonal of :math:`J \otimes x x^\top`, given that of J, and count the round."""
+        self.diagonal += np.multiply.outer(entries, np.square(action))
+        self.updates += 1
 
     def _check_regularization(self, frame: DiagonalFrame, factor: Array) -> None:
         """Compare the ridge with a lower bound of one Hessian's largest eigenvalue."""

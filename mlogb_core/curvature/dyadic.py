@@ -83,12 +83,16 @@ class DyadicFrequentDirections(LowRankCurvature):
         self.check_order(frame)
         grown = self._grown(frame, factor)
         check_regularization(self.ridge, float(np.maximum.reduce(grown.diagonal(), initial=0.0)))
-        update = np.dot(frame.coordinates.T, factor)
+        self._joint_rows(frame)
+        return self._add_columns(np.dot(frame.coordinates.T, factor), coordinates)
+
+    def _add_columns(self, update: Array, coordinates: Array | None = None) -> Array | None:
+        r"""Add :math:`UU^\top` for columns U in the joint basis, whose fresh rows follow those of B."""
         trace, discarded = float(np.vdot(update, update)), 0.0
         block, mass, frozen, columns = self.block, self.mass, self.frozen, self.columns
         while self._is_full(block, columns) and mass + trace > self._largest_mass:
             block, mass, frozen, columns = block + 1, 0.0, self.core, np.empty((self.rank, 0))
-        rows, joined = self._joint_rows(frame), _beside(columns, update)
+        rows, joined = self._rows[: len(update)], _beside(columns, update)
         if self._is_full(block, columns):
             joined, discarded = _shrunk(joined, self._size(block))
             unused = _unused(joined, len(frozen))

@@ -230,13 +230,14 @@ def doubling_eofd(
     norm_bound: float,
     radius: Radius,
     falling: bool = False,
+    compiled: bool = False,
 ) -> OptimisticPolicy:
     r"""EOFD-MLogB over a sketch whose size doubles where a phase would lose more than its budget.
 
     Parameters
     ----------
-    n_features, rewards, regularization, step_size, norm_bound, radius
-        As in `eofd`. There is no compiled form.
+    n_features, rewards, regularization, step_size, norm_bound, radius, compiled
+        As in `eofd`.
     sketch_size : int
         m >= 1 at first.
     budget : float
@@ -253,12 +254,15 @@ def doubling_eofd(
     ------
     ValueError
         If an argument is out of range; the message names it.
+    ImportError
+        If `compiled` is true and numba is not installed.
     """
     rewards = as_rewards(rewards)
     sketch = DoublingFrequentDirections(
         rewards.size, n_features, regularization, sketch_size, budget, falling
     )
-    return OptimisticPolicy(sketch, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
+    policy = policy_class(compiled)
+    return policy(sketch, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
 
 
 def dyadic_eofd(
@@ -271,13 +275,14 @@ def dyadic_eofd(
     step_size: float,
     norm_bound: float,
     radius: Radius,
+    compiled: bool = False,
 ) -> OptimisticPolicy:
     r"""EOFD-MLogB over sketches of consecutive blocks of the stream, each of twice the size before it.
 
     Parameters
     ----------
-    n_features, rewards, regularization, step_size, norm_bound, radius
-        As in `eofd`. There is no compiled form.
+    n_features, rewards, regularization, step_size, norm_bound, radius, compiled
+        As in `eofd`.
     sketch_size : int
         Size of the first block, at least 1.
     budget : float
@@ -291,10 +296,13 @@ def dyadic_eofd(
     ------
     ValueError
         If an argument is out of range; the message names it.
+    ImportError
+        If `compiled` is true and numba is not installed.
     """
     rewards = as_rewards(rewards)
     sketch = DyadicFrequentDirections(rewards.size, n_features, regularization, sketch_size, budget)
-    return OptimisticPolicy(sketch, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
+    policy = policy_class(compiled)
+    return policy(sketch, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
 
 
 def oful(
@@ -416,13 +424,14 @@ def diagonal(
     step_size: float,
     norm_bound: float,
     radius: Radius,
+    compiled: bool = False,
 ) -> OptimisticPolicy:
     """The optimistic policy over the diagonal of the Hessian.
 
     Parameters
     ----------
-    n_features, rewards, regularization, step_size, norm_bound, radius
-        As in `eofd`. There is no compiled form.
+    n_features, rewards, regularization, step_size, norm_bound, radius, compiled
+        As in `eofd`.
 
     Returns
     -------
@@ -432,10 +441,13 @@ def diagonal(
     ------
     ValueError
         If an argument is out of range; the message names it.
+    ImportError
+        If `compiled` is true and numba is not installed.
     """
     rewards = as_rewards(rewards)
     curvature = DiagonalCurvature(rewards.size, n_features, regularization)
-    return OptimisticPolicy(curvature, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
+    policy = policy_class(compiled)
+    return policy(curvature, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
 
 
 def thompson(
