@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from compendium.system.paths import FailureError, UsageError
+from compendium.system.paths import AbsentDataError, FailureError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,6 +154,9 @@ def run(
                 timeout=timeout,
             )  # fmt: skip
         except (FailureError, OSError) as error:  # the other experiments and points are run
+            if isinstance(error, AbsentDataError) and point:  # a part of the grid that nobody has named
+                typer.echo(f"{one}, {_shown(point)}: left out. {_message(error)}")
+                continue
             place = ", ".join(text for text in (one * all_, _shown(point) * bool(point)) if text)
             failures.append(f"{place}: {_message(error)}" if place else _message(error))
     if failures:

@@ -28,7 +28,7 @@ from compendium.runs.manifest import Experiment, load_manifest
 from compendium.runs.request import Request, used_data
 from compendium.system import locks, paths, provenance
 from compendium.system.kernels import KERNEL, kernel_environment
-from compendium.system.paths import FailureError, UsageError
+from compendium.system.paths import AbsentDataError, FailureError, UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,6 +139,8 @@ def execute(
     FailureError
         If a cell failed, the kernel died or the notebook wrote no results. The folder of the attempt is kept
         as ``.partial-...``, so that its notebook can be read, and is removed by the next attempt.
+    AbsentDataError
+        If a cell failed as data are not on this machine; nothing is kept.
     progress.Stopped
         If the orders ask to stop before there are results.
     """
@@ -353,6 +355,8 @@ def _attempt(
         failures = [failure or "nothing was executed"]
     failures = failures or [f"the notebook wrote no {n}" for n in HANDED if not (partial / n).is_file()]
     failures = failures or _data_failures(experiment, partial)
+    if failures and output.is_file() and _lacks_data(executed, record):
+        raise AbsentDataError("\n".join(failures))
     if failures:
         raise FailureError("\n".join([*failures, f"as far as it got: {os.path.relpath(output)}"]))
     if orders.plan_only:
@@ -371,6 +375,12 @@ def _attempt(
         record |= _origin_of_tables(drawn_from.record)
         _keep_origin_of_studies(drawn_from.record["study"], partial)
     return provenance.write_record(partial, record)
+
+
+def _lacks_data(executed: Any, record: Mapping[str, Any]) -> bool:
+    """Whether a notebook ended with an error about data of which at least one set is absent."""
+    outputs = [output for cell in executed.cells for output in cell.get("outputs", ())]
+    return None in record["data"].values() and any(one.get("ename") == "DataError" for one in outputs)
 
 
 def _origin_of_tables(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -509,7 +519,7 @@ def abandoned(folder: Path) -> list[Path]:
 
 @contextmanager
 def _removed_when_stopped(partial: Path) -> Iterator[None]:
-    """Remove the partial folder of a batch that is interrupted or stopped in the block.
+    """Remove the partial folder of a batch that is interrupted, stopped or without its data in the block.
 
     In the block, the signals that ask a process to end raise KeyboardInterrupt.
     """
@@ -524,7 +534,7 @@ def _removed_when_stopped(partial: Path) -> Iterator[None]:
     before = {request: signal.signal(request, interrupt) for request in heard}
     try:
         yield
-    except (KeyboardInterrupt, progress.Stopped):
+    except (KeyboardInterrupt, progress.Stopped, AbsentDataError):
         shutil.rmtree(partial, ignore_errors=True)
         raise
     finally:

@@ -26,6 +26,10 @@ class FailureError(Exception):
     """A valid request that failed while it was carried out; the command line exits with 1."""
 
 
+class AbsentDataError(FailureError):
+    """A run that this machine cannot make, since data that it needs are not there."""
+
+
 def project_root() -> Path:
     """Return the absolute path of the project.
 

@@ -213,6 +213,28 @@ def test_the_other_points_of_a_grid_are_run_if_a_kernel_dies(mlogb, root):
     assert "a run for each of: label=['bad', 'good']" in mlogb("list")[1]
 
 
+@pytest.mark.slow
+def test_a_point_of_the_grid_whose_data_are_absent_is_left_out(mlogb, root, monkeypatch):
+    told = (
+        'from compendium.experiments import DataError\nif label == "bad":\n    raise DataError("no InstEval")'
+    )
+    make_project(root, cell(told), STUDY)
+    set_grid(root, "{label: [bad, good]}\n    data: [InstEval]")
+    monkeypatch.setattr(request, "_checksum", lambda name: None)
+    code, out, err = mlogb("run", "tiny", "--profile", "smoke")
+    assert (code, err) == (0, "")
+    assert "tiny, label='bad': left out. " in out
+    assert "DataError: no InstEval" in out
+    assert (
+        len(list((root / "papermill_runs/tiny").iterdir())) == 1
+    )  # the good one; nothing is left of the bad one
+    assert mlogb("run", "tiny", "--profile", "smoke", "-p", "label=bad")[0] == 1  # somebody asks for it
+    monkeypatch.setattr(request, "_checksum", lambda name: "0")
+    code, out, _ = mlogb("run", "tiny", "--profile", "smoke")
+    assert code == 1  # the data are there, so that the error says something else
+    assert "left out" not in out
+
+
 @pytest.mark.parametrize(
     ("grid", "message"),
     [
