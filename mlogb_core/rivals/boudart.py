@@ -44,8 +44,9 @@ class Boudart(BatchRival):
         of phase 2 has its full size.
     radius : Radius, optional
         As in `Rival`. The rule's :math:`\beta_t` replaces :math:`\gamma` where that ends phase 1, and
-        :math:`\beta_t` in the score: both are squared widths in the norm of a matrix below the Hessian, of
-        :math:`I \otimes V` and of H, which starts there. The set of phase 2 keeps its size.
+        :math:`\beta_t` in the score. Both are squared widths: :math:`\gamma` in the norm of
+        :math:`I \otimes V`, and :math:`\beta_t` in that of H, which starts as it. The set of phase 2 keeps
+        its size.
     regularization : float, optional
         By default :math:`\lambda = 2/S^2`.
     second_order : float, optional
