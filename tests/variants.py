@@ -69,7 +69,9 @@ GROWING = (
     "doubling_eofd falling",
     "dyadic_eofd",
 )
-OTHERS = ("robust_eofd", "first_order", "compensated_eofd", *GROWING, "growing_ridge", "diagonal")
+IN_NUMPY = ("robust_eofd", "first_order", "compensated_eofd", *GROWING, "growing_ridge", "diagonal")
+COMPILED = ("doubling_eofd compiled", "dyadic_eofd compiled", "diagonal compiled")
+OTHERS = (*IN_NUMPY, *filter(is_available, COMPILED))
 ALL = (*filter(is_available, VARIANTS), *OTHERS)
 SKETCHES = tuple(k for k in ALL if k.startswith("eofd") and "buffer" not in k)  # the iterates of Algorithm 2
 BUFFERED = tuple(k for k in ALL if "buffer" in k)

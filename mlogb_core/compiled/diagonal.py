@@ -39,7 +39,7 @@ def choose_by_diagonal(
     bonus = Bonus(*numbers)
     candidates, (n, K) = Candidates(actions, squares, value, slopes), slopes.shape
     search, images = start_search(candidates, bonus), np.zeros((n, K, 1))
-    limit, action, margin, inverse = 2, NO_ACTION, np.inf, 1.0 / diagonal
+    limit, action, margin, inverse = 2, NO_ACTION, np.inf, _inverse(diagonal, 0.0)
     while search.finite:
         index, action, margin = next_batch(candidates, search, bonus.tie_tolerance, limit)
         if index.size == 0:
@@ -77,8 +77,10 @@ def step_by_diagonal(
     settings, (K, d), multiplier = Settings(*numbers), parameter.shape, 0.0
     loss, square = loss_at(parameter, action, outcome), dot(action, action)
     largest = largest_column(loss.factor) * square
-    weights = step_weights(np.diag(image[:, 0]), loss, settings.step_size)
-    point, added = parameter.copy(), np.zeros(K)
+    point, block, added = parameter.copy(), np.zeros((K, K)), np.zeros(K)
+    for i in range(K):
+        block[i, i] = image[i, 0]
+    weights = step_weights(block, loss, settings.step_size)
     for i in range(K):
         scale, old, new = settings.step_size * weights[i], diagonal[i], point[i]
         for j in range(d):
@@ -105,17 +107,16 @@ def _project(point: Array, diagonal: Array, action: Array, factor: Array, settin
     The search starts at 0, where the point is known and its slope is that of the step's own matrix.
     """
     K, d = point.shape
-    image, inverse, inner = diagonal * point, np.empty((K, d)), np.empty(K)
+    image, inner = point.copy(), np.empty(K)
     for i in range(K):
         inner[i] = dot(point[i], action)
     pull = _hessian_product(factor, inner, settings.step_size)
     for i in range(K):
-        axpy(pull[i], action, image[i])
+        for j in range(d):
+            image[i, j] = diagonal[i, j] * point[i, j] + pull[i] * action[j]
     projected, multiplier = point, 0.0
     for _ in range(STEPS):
-        for i in range(K):
-            for j in range(d):
-                inverse[i, j] = 1.0 / (diagonal[i, j] + multiplier)
+        inverse = _inverse(diagonal, multiplier)
         if multiplier > 0.0:
             projected = _solved(image, inverse, action, factor, settings.step_size)
         vector = projected.reshape(-1)
@@ -134,21 +135,33 @@ def _project(point: Array, diagonal: Array, action: Array, factor: Array, settin
 
 
 @kernel
+def _inverse(diagonal: Array, shift: float) -> Array:
+    """The reciprocals of the entries plus a number."""
+    K, d = diagonal.shape
+    inverse = np.empty((K, d))
+    for i in range(K):
+        for j in range(d):
+            inverse[i, j] = 1.0 / (diagonal[i, j] + shift)
+    return inverse
+
+
+@kernel
 def _solved(rows: Array, inverse: Array, action: Array, factor: Array, step_size: float) -> Array:
     """Rows times the inverse of a diagonal plus the step's Hessian, given the inverse of the diagonal."""
     K, d = rows.shape
-    block, inner = np.zeros((K, K)), np.zeros(K)
-    solved = rows * inverse
+    block, inner, solved = np.zeros((K, K)), np.zeros(K), np.empty((K, d))
     for i in range(K):
-        row, total = inverse[i], 0.0
+        row, old, total, product = inverse[i], rows[i], 0.0, 0.0
         for j in range(d):
-            total += action[j] * action[j] * row[j]
-        block[i, i], inner[i] = total, dot(solved[i], action)
+            scaled = action[j] * row[j]
+            total += action[j] * scaled
+            product += old[j] * scaled
+        block[i, i], inner[i] = total, product
     weights = step_weights(block, Loss(_hessian_product(factor, inner, step_size), factor), step_size)
     for i in range(K):
-        row, out = inverse[i], solved[i]
+        row, old, new = inverse[i], rows[i], solved[i]
         for j in range(d):
-            out[j] -= weights[i] * action[j] * row[j]
+            new[j] = (old[j] - weights[i] * action[j]) * row[j]
     return solved
 
 

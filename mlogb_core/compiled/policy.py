@@ -298,8 +298,8 @@ class CompiledPolicy(OptimisticPolicy):
         """`DyadicFrequentDirections.add`, from the image and the n rows of the joint basis."""
         sketch = self.curvature
         check_regularization(sketch.ridge, largest)
-        fresh = sketch._rows[sketch.rank : n].reshape(-1, action.size)
-        outside = (fresh @ action).reshape(n - sketch.rank, -1)
+        fresh = sketch._rows[sketch.rank : n].reshape(-1, *parameter.shape)
+        outside = fresh @ action
         coordinates = np.concatenate((image.T, outside))
         sketch._add_columns(np.dot(coordinates, loss_at(parameter, action, 0).factor))
 

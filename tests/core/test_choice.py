@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from variants import make
+from variants import is_available, make
 
 from mlogb_core import RidgeRadius
 from mlogb_core.choice import TIE_TOLERANCE, choose, choose_pruned
@@ -63,7 +63,11 @@ def test_bounds_and_scores_must_be_finite(bad):
 @pytest.mark.each_value
 @pytest.mark.parametrize("K", [1, 3])
 @pytest.mark.parametrize(
-    "kind", ["eofd", "robust_eofd", "oful", "first_order", "budgeted_eofd", "growing_ridge", "diagonal"]
+    "kind",
+    [
+        *("eofd", "robust_eofd", "oful", "first_order", "budgeted_eofd", "growing_ridge", "diagonal"),
+        *filter(is_available, ("diagonal compiled",)),
+    ],
 )
 @pytest.mark.parametrize("scale", [1e-3, 1.0])
 def test_select_is_the_choice_among_all_scores(kind, K, scale, monkeypatch):

@@ -20,7 +20,9 @@ from mlogb_core.compiled.arguments import NOT_PROJECTED
 SETTINGS = {"regularization": 1.0, "step_size": 2.0, "norm_bound": 2.0}
 SIZES = [(4, 100, 40), (1, 60, 6), (2, 30, 5), (1, 12, 12), (3, 7, 40), (12, 5, 9), (5, 4, 1), (1, 9, 1)]
 # What is played in both forms; the budget makes the size grow in these games.
-PAIRS = ("eofd", "oful", "robust_eofd", "compensated_eofd", "budgeted_eofd", "growing_ridge")
+GROWING = ("budgeted_eofd", "doubling_eofd", "dyadic_eofd")
+FLAT = ("growing_ridge", "diagonal")  # without directions
+PAIRS = ("eofd", "oful", "robust_eofd", "compensated_eofd", *GROWING, *FLAT)
 CLOSE = 1e-12  # the largest difference of W seen is 4e-15; on degenerate streams, 4e-14
 
 
@@ -29,7 +31,7 @@ def pair(kind, K, d, m, **changes):
 
     Where the ridge grows, the steps are shorter, and the ball is smaller.
     """
-    ball = {"norm_bound": 0.3} if kind in ("compensated_eofd", "robust_eofd", "growing_ridge") else {}
+    ball = {"norm_bound": 0.3} if kind in ("compensated_eofd", "robust_eofd", *FLAT) else {}
     settings = SETTINGS | ball | {"radius": RidgeRadius(40.0 if K == 1 else 0.1)} | changes
     return tuple(make(kind, K, d, m, compiled=form, **settings) for form in (False, True))
 
@@ -123,17 +125,21 @@ def test_a_ridge_factor_that_does_not_exist_is_named_alike(place):
 
 
 @pytest.mark.parametrize("limit", [0, 10**6])
-@pytest.mark.parametrize("kind", ["eofd", "compensated_eofd", "budgeted_eofd"])
+@pytest.mark.parametrize("kind", ["eofd", "compensated_eofd", "budgeted_eofd", "dyadic_eofd"])
 def test_products_by_blas_and_in_loops(kind, limit, monkeypatch):
     monkeypatch.setattr("mlogb_core.compiled.policy.WIDE", limit)
     assert_same_play(*pair(kind, 2, 30, 12, norm_bound=0.2), np.random.default_rng(1), 150)
 
 
-def test_the_size_grows_alike_in_both_forms():
-    plain, fast = pair("budgeted_eofd", 3, 12, 1, norm_bound=0.3)
+@pytest.mark.parametrize("kind", [*GROWING, "doubling_eofd falling"])
+def test_the_size_grows_alike_in_both_forms(kind):
+    plain, fast = pair(kind, 3, 12, 1, norm_bound=0.3)
     assert_same_play(plain, fast, np.random.default_rng(6), 60)
     assert 1 < fast.curvature.rank_bound == plain.curvature.rank_bound
     assert fast.curvature._rows.shape == plain.curvature._rows.shape
+
+
+def test_a_largest_size_is_kept_alike_in_both_forms():
     plain, fast = pair("budgeted_eofd", 3, 12, 1, norm_bound=0.3, largest_size=5, compensate=True)
     assert_same_play(plain, fast, np.random.default_rng(6), 60)
     assert fast.curvature.rank_bound == 5
@@ -141,13 +147,16 @@ def test_the_size_grows_alike_in_both_forms():
     assert fast.curvature.returned == pytest.approx(plain.curvature.returned, rel=1e-11)
 
 
-def test_a_projection_over_a_ridge_that_the_kernel_leaves_open(monkeypatch):
-    """The NumPy form takes the step where the Krylov space is too small."""
+@pytest.mark.parametrize(
+    ("kind", "step"), [("growing_ridge", "step_by_ridge"), ("diagonal", "step_by_diagonal")]
+)
+def test_a_projection_that_the_kernel_leaves_open(kind, step, monkeypatch):
+    """The NumPy form takes the step where the kernel's search does not settle."""
     monkeypatch.setattr(
-        "mlogb_core.compiled.policy.step_by_ridge",
+        f"mlogb_core.compiled.policy.{step}",
         lambda parameter, *_: (NOT_PROJECTED, parameter, 0.0, 0.0, 0.0),
     )
-    plain, fast = pair("growing_ridge", 3, 12, 1, norm_bound=0.3)
+    plain, fast = pair(kind, 3, 12, 1, norm_bound=0.3)
     assert_same_play(plain, fast, np.random.default_rng(6), 30)
 
 
@@ -178,7 +187,9 @@ def test_an_ill_conditioned_projection_takes_cholesky_factors(monkeypatch):
     assert calls
 
 
-@pytest.mark.parametrize(("kind", "check"), [("eofd", 1), ("oful", 1), ("oful", 2)])
+@pytest.mark.parametrize(
+    ("kind", "check"), [("eofd", 1), ("oful", 1), ("oful", 2), ("dyadic_eofd", 1), ("diagonal", 1)]
+)
 def test_a_failing_round_changes_nothing(kind, check, monkeypatch):
     """OFUL checks the Hessian of its step first, and then the one that it adds."""
     _, fast = pair(kind, 2, 6, 3)
@@ -207,9 +218,7 @@ def test_a_buffer_and_the_theorems_radius():
 @pytest.mark.each_value
 @pytest.mark.parametrize("kind", STREAMS)
 @pytest.mark.parametrize(("K", "d", "m"), [(1, 9, 4), (3, 6, 8), (2, 4, 8)])
-@pytest.mark.parametrize(
-    "name", ["eofd", "eofd buffer=3", "compensated_eofd", "budgeted_eofd", "growing_ridge"]
-)
+@pytest.mark.parametrize("name", ["eofd", "eofd buffer=3", "compensated_eofd", *GROWING, *FLAT])
 def test_degenerate_streams(kind, K, d, m, name):
     plain, fast = pair(name, K, d, m)
     rng = np.random.default_rng(0)
@@ -219,7 +228,7 @@ def test_degenerate_streams(kind, K, d, m, name):
         plain.update(x, outcome)
         fast.update(x, outcome)
         np.testing.assert_allclose(fast.parameter, plain.parameter, rtol=0, atol=1e-11)
-        if name != "growing_ridge":
+        if name not in FLAT:
             basis = fast.curvature.basis
             assert np.abs(basis @ basis.T - np.eye(len(basis))).max(initial=0.0) <= 1e-13
     assert fast.curvature.spectrum().shape == plain.curvature.spectrum().shape

@@ -13,7 +13,7 @@ import pytest
 from helpers import run_python
 
 pytest.importorskip("numba", reason="the compiled form is the optional extra [fast]")
-from test_compiled import pair, sets
+from test_compiled import FLAT, GROWING, pair, sets
 
 from mlogb_core.compiled import kernel
 from mlogb_core.compiled import policy as compiled_policy
@@ -32,7 +32,7 @@ def play_everything():
     before = versions()
     assert sum(before.values()) > 10
     for limit, kind, (K, m) in itertools.product(
-        (0, 10**6), ("eofd", "oful", "budgeted_eofd", "growing_ridge"), ((1, 4), (1, 1), (3, 5), (2, 40))
+        (0, 10**6), ("eofd", "oful", *GROWING, *FLAT), ((1, 4), (1, 1), (3, 5), (2, 40))
     ):
         compiled_policy.WIDE = limit
         rng = np.random.default_rng(11)

@@ -67,7 +67,7 @@ def test_bounds_that_are_attained_prune_no_action_by_their_roundoff():
 def test_as_many_actions_are_scored_as_in_the_numpy_form(monkeypatch):
     monkeypatch.setattr("mlogb_core.policies.optimistic._CHEAP", 0)
     rng, seen = np.random.default_rng(1), set()
-    for kind, wide in (("eofd", 10**9), ("eofd", 0), ("oful", 0)):
+    for kind, wide in (("eofd", 10**9), ("eofd", 0), ("oful", 0), ("diagonal", 0)):
         monkeypatch.setattr(compiled_policy, "WIDE", wide)
         plain, fast = (make(kind, 2, 6, 5, compiled=form, **SETTINGS) for form in (False, True))
         for _ in range(40):
