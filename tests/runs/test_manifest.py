@@ -159,7 +159,11 @@ def test_a_notebook_that_is_not_utf_8_is_named(tmp_path, text):
         resolved("smoke")
 
 
-@pytest.mark.parametrize("value", ["[" * 5000 + "]" * 5000, BOMB], ids=["deep", "bomb"])
+@pytest.mark.parametrize(
+    "value",
+    [pytest.param("[" * 5000 + "]" * 5000, marks=pytest.mark.slow), BOMB],
+    ids=["deep", "bomb"],
+)
 def test_a_value_that_is_too_deep_or_too_large_is_refused(value):
     with pytest.raises(UsageError, match=r"^-p n_rounds=\[.{1,100}: the value is not valid YAML$"):
         parse_override(f"n_rounds={value}")

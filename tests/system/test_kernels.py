@@ -265,6 +265,7 @@ def test_a_clone_on_windows_has_the_same_bytes(tmp_path):
     assert git(tmp_path / "clone", "status", "--porcelain") == ""
 
 
+@pytest.mark.slow
 def test_figures_have_the_style_of_the_project(tmp_path):
     """They have it outside a kernel too, where the benchmarks draw."""
     (tmp_path / "matplotlibrc").write_text(HOSTILE_STYLE)
