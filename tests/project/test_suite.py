@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
 
 
+@pytest.mark.slow
 def test_each_test_is_in_one_part(tmp_path):
     """A grid, a slow fixture, an experiment and marked tests, told apart by the rules of this suite."""
     (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text())

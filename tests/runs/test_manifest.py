@@ -131,7 +131,12 @@ BOMB = f"[&a [x], {', '.join(TENFOLD)}]"
         ("tiny:", "../tiny:", r"experiments.../tiny"),
         ("{n_rounds: 3}", "3", r"experiments.tiny.profiles.smoke: Input should be a valid dictionary"),
         ("{n_rounds: 3}", "{n_rounds: 3", r"not valid YAML"),
-        ("{n_rounds: 3}", "[" * 5000, r"not valid YAML: it is nested too deeply"),
+        pytest.param(
+            "{n_rounds: 3}",
+            "[" * 5000,
+            r"not valid YAML: it is nested too deeply",
+            marks=pytest.mark.slow,
+        ),
         ("{n_rounds: 3}", BOMB, r"not valid YAML: it stands for more than 100,000 values"),
         ("{n_rounds: 3}", "&self {n_rounds: *self}", r"it stands for more than 100,000 values"),
         ("notebook: notebooks/", "notebook: ../", r"tiny.notebook: .* a path inside the project is expected"),

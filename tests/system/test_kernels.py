@@ -255,6 +255,7 @@ def test_a_run_does_not_name_the_commit_of_the_folder_in_which_it_is_started(tmp
     assert asked == [ROOT]
 
 
+@pytest.mark.slow
 def test_a_clone_on_windows_has_the_same_bytes(tmp_path):
     if not (ROOT / ".git").exists():
         pytest.skip("not a clone")
