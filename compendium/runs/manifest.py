@@ -16,7 +16,6 @@ import itertools
 import json
 import math
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -405,9 +404,6 @@ def _said(error: Any) -> str:
 
 def _validator(experiment: Experiment, name: str) -> Any:
     """Return a validator of a parameter's limits: JSON Schema with the keyword `increasing` for lists."""
-    # If this package is installed, jsonschema builds a grammar when it is imported, which takes seconds and
-    # which no limit needs. With None in its place, Python does not find the package.
-    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     import jsonschema
 
     def increasing(_: Any, wanted: bool, value: Any, __: Any) -> Iterator[Any]:

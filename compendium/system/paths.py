@@ -11,6 +11,7 @@ import os
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 PROJECT_NAME = "eofd-mlogb-companion"
@@ -133,7 +134,12 @@ def _is_project(folder: Path) -> bool:
     if not (settings.is_file() and (folder / "experiments.yml").is_file()):
         return False
     try:
-        project = tomllib.loads(settings.read_text(encoding="utf-8")).get("project", {})
+        return _name_of_project(settings.read_text(encoding="utf-8")) == PROJECT_NAME
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
         return False
-    return bool(project.get("name") == PROJECT_NAME)
+
+
+@lru_cache(maxsize=8)
+def _name_of_project(text: str) -> str | None:
+    name: str | None = tomllib.loads(text).get("project", {}).get("name")
+    return name

@@ -25,6 +25,8 @@ from compendium.report import figures_page
 from compendium.runs.run import find_runs
 from compendium.system.paths import FailureError
 
+#: It prepares all pages of the book.
+SLOW_FIXTURES = ("sources",)
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -91,6 +93,7 @@ def test_a_link_to_a_file_that_is_not_there_is_named(book):
         book.prepared("ERRATA", "[x](book/nothing.md)")
 
 
+@pytest.mark.slow
 def test_parts_of_pages_are_computed_from_what_they_quote(book):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     page = (ROOT / "book" / "claims.md").read_text(encoding="utf-8")

@@ -47,6 +47,7 @@ def play_everything():
     assert {k: v for k, v in versions().items() if v != before[k]} == {}
 
 
+@pytest.mark.slow
 def test_no_round_waits_for_the_compiler():
     """The test needs a new process, since other tests have compiled the kernels in this one."""
     run_python("import test_compiled_build; test_compiled_build.play_everything()")

@@ -117,7 +117,10 @@ def test_polar_factors_of_nearly_singular_matrices(smallest):
             scales = np.append(smallest * rng.uniform(1.0, 2.0, K - 1), 0.5)
             matrix = (U * scales) @ V.T if turned else scales[:, None] * U
             right = V if turned else U.T
-            for Q, inverse in (_linalg.polar(matrix), shrink._polar(np.ascontiguousarray(matrix.T))):
+            part = np.empty((K, K + 1))[:, 1:]  # a part of an array, for which `shrink` compiles it
+            part[:] = matrix.T
+            compiled = shrink._polar if K > 1 else shrink._polar.py_func  # one entry is no part for numba
+            for Q, inverse in (_linalg.polar(matrix), compiled(part)):
                 np.testing.assert_allclose(Q @ Q.T, np.eye(K), rtol=0, atol=1e-13)
                 np.testing.assert_allclose(inverse, (right / (1.0 + scales)) @ right.T, rtol=0, atol=1e-13)
                 np.testing.assert_allclose(Q @ (right * scales) @ right.T, matrix, rtol=0, atol=1e-13)

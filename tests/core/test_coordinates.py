@@ -12,7 +12,7 @@ from mlogb_core import OptimisticPolicy, RidgeRadius, eofd
 from mlogb_core.curvature import DenseCurvature, frequent_directions, low_rank
 
 TRACKED_CASES = [
-    (1, 9, 4, 1),
+    pytest.param(1, 9, 4, 1, marks=pytest.mark.slow),
     pytest.param(2, 6, 5, 1, marks=pytest.mark.slow),
     pytest.param(3, 4, 7, 1, marks=pytest.mark.slow),
     (2, 6, 4, 3),

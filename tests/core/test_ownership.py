@@ -151,7 +151,7 @@ def test_a_trained_policy_in_workers_of_joblib_which_map_its_arrays(tmp_path):
         assert_same_end(end, undisturbed()[name])
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_a_trained_policy_in_another_process(method):
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"no {method} on this system")
@@ -201,6 +201,7 @@ def test_actions_that_may_not_be_written_or_are_not_aligned(compiled):
         assert_same_state(plain.state_dict(), other.state_dict())
 
 
+@pytest.mark.slow
 def test_a_state_on_disk_goes_on_in_a_new_process(tmp_path):
     """Actions, margin and bytes of W in the second half are the same as without the interruption."""
     half, seed = 14, 72  # a buffer of 3 is not empty here

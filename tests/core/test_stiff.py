@@ -97,6 +97,10 @@ def test_the_basis_stays_orthonormal_under_nearly_parallel_actions():
                 assert np.abs(basis @ basis.T - np.eye(len(basis))).max() <= 1e-13
 
 
+def slow(*streams):
+    return [pytest.param(stream, marks=pytest.mark.slow) for stream in streams]
+
+
 # Whole steps: K, d, lambda, eta, S.
 STEPS = [(1, 5, 1e-8, 1.0, 1.0), (2, 4, 1e-8, 1e6, 1e6), (3, 3, 1e-8, 1.0, 1.0), (4, 2, 1e-4, 1e3, 1e2)]
 STEPS += [(3, 3, 1e-6, 1e-2, 1e3), (2, 4, 1e-8, 1e2, 1e-1), (6, 2, 1e-4, 1e3, 1e2), (5, 2, 1.0, 1e6, 1e6)]
@@ -140,7 +144,7 @@ def how_far_roundoff_moves(policy, x, outcome, step, rng):
     return moved
 
 
-@pytest.mark.parametrize("actions", [nearly_parallel, eight_decades, axes])
+@pytest.mark.parametrize("actions", [nearly_parallel, *slow(eight_decades, axes)])
 def test_whole_steps(actions):
     """Steps of both forms from the same states: the worst error of the compiled form against the other's."""
     projected = 0
@@ -166,7 +170,7 @@ def test_whole_steps(actions):
     assert projected > len(STEPS)
 
 
-@pytest.mark.parametrize("actions", [nearly_parallel, eight_decades, axes])
+@pytest.mark.parametrize("actions", [eight_decades, *slow(nearly_parallel, axes)])
 def test_whole_games(actions):
     """Both forms against a game in 60 digits, in which only W is rounded, once per round."""
     for case, (K, d, lam, eta, S) in enumerate(STEPS):

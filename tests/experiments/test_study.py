@@ -166,6 +166,7 @@ def test_an_interrupted_study_is_resumed(assert_same, serial, tmp_path, monkeypa
     assert stored(folder) == stored(serial[1])
 
 
+@pytest.mark.slow
 def test_the_number_of_workers(assert_same, serial, tmp_path, monkeypatch):
     """There are as many workers as requested, but not more than trials to compute."""
     asked, parallel = [], joblib.Parallel

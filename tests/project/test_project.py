@@ -315,7 +315,7 @@ def test_smoke_batch_end_to_end(tmp_path, monkeypatch, capsys):
     shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks")
     monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
     with pytest.raises(SystemExit) as stopped:
-        cli.main(["run", "mnist", "--profile", "smoke", "--jobs", "2"])
+        cli.main(["run", "mnist", "--profile", "smoke"])
     assert stopped.value.code == 0
     (run,) = runs.find_runs("mnist", "smoke")
     assert runs.faults(run.path) == []

@@ -12,10 +12,13 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from compendium.claims.registry import load_registry
+
 ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
 
 
+@pytest.mark.slow
 def test_each_test_is_in_one_part(tmp_path):
     """A grid, a slow fixture, an experiment and marked tests, told apart by the rules of this suite."""
     (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text())
@@ -75,14 +78,18 @@ def test_very_slow(): pass
     ]
 
 
-def test_slow_derivations_are_notebooks_and_few():
+def test_slow_notebooks_are_there_and_none_is_about_a_statement_of_the_paper():
     spec = importlib.util.spec_from_file_location("settings_of_the_suite", ROOT / "conftest.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert len(module.SLOW_DERIVATIONS) <= 3
-    assert {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} >= module.SLOW_DERIVATIONS
+    texts = {path.stem: path.read_text() for path in (ROOT / "notebooks").glob("*.md")}
+    assert texts.keys() >= module.SLOW_NOTEBOOKS
+    claims = load_registry(ROOT).claims
+    about_the_paper = {claim.notebook.partition("#")[0] for claim in claims if claim.label and claim.notebook}
+    assert len(about_the_paper) > 10
+    assert not about_the_paper & module.SLOW_NOTEBOOKS
     contributing = (ROOT / "CONTRIBUTING.md").read_text()
-    assert all(f"notebooks/{name}.md" in contributing for name in module.SLOW_DERIVATIONS)
+    assert all(f"notebooks/{name}.md" in contributing for name in module.SLOW_NOTEBOOKS)
 
 
 def test_targets_that_the_pages_name_are_there():

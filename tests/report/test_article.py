@@ -24,6 +24,7 @@ def test_the_numbers_are_those_of_the_records():
     article.write(check=True, root=ROOT)
 
 
+@pytest.mark.slow
 def test_a_number_that_somebody_typed_is_noticed(tmp_path):
     (tmp_path / "article").mkdir()
     for name, text in TEXTS.items():

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from batch_project import MANIFEST, STUDY, cell, command, make_project, wait_until
+from batch_project import MANIFEST, ROOT, STUDY, cell, command, make_project, wait_until
 
 from compendium import cli
 from compendium.experiments import journal
@@ -458,9 +458,10 @@ def test_a_misspelt_name_and_a_stored_run_need_no_slow_import(arguments):
     script = (
         f"import sys\nfrom compendium import cli\n"
         f"try: cli.main({['run', *arguments]!r})\nexcept SystemExit as left: print(left.code)\n"
-        "print(sorted({'pandas', 'joblib', 'jupytext', 'nbformat', 'scipy'} & set(sys.modules)))"
+        "print(sorted({'pandas', 'joblib', 'jupytext', 'nbformat', 'scipy', 'lark'} & set(sys.modules)))"
     )
     environment = {name: value for name, value in os.environ.items() if name != "MLOGB_ROOT"}
+    environment["PYTHONPATH"] = str(ROOT)  # without what `make test` leaves out
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=Path(__file__).parents[1], env=environment, capture_output=True,
         text=True, check=True,

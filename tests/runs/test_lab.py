@@ -171,7 +171,7 @@ def test_an_edit_reaches_both_files_and_keeps_the_metadata(tree, manager):
     assert [c.metadata for c in stored.cells] == [c.metadata for c in original.cells]
     assert [c.metadata for c in text.cells] == [c.metadata for c in original.cells]
     assert any("parameters" in c.metadata.get("tags", []) for c in text.cells)
-    assert notebooks.check() == []
+    assert notebooks.check([tree / name]) == []
 
 
 def test_other_notebooks_are_not_changed(tree, manager):

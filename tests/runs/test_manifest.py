@@ -131,7 +131,12 @@ BOMB = f"[&a [x], {', '.join(TENFOLD)}]"
         ("tiny:", "../tiny:", r"experiments.../tiny"),
         ("{n_rounds: 3}", "3", r"experiments.tiny.profiles.smoke: Input should be a valid dictionary"),
         ("{n_rounds: 3}", "{n_rounds: 3", r"not valid YAML"),
-        ("{n_rounds: 3}", "[" * 5000, r"not valid YAML: it is nested too deeply"),
+        pytest.param(
+            "{n_rounds: 3}",
+            "[" * 5000,
+            r"not valid YAML: it is nested too deeply",
+            marks=pytest.mark.slow,
+        ),
         ("{n_rounds: 3}", BOMB, r"not valid YAML: it stands for more than 100,000 values"),
         ("{n_rounds: 3}", "&self {n_rounds: *self}", r"it stands for more than 100,000 values"),
         ("notebook: notebooks/", "notebook: ../", r"tiny.notebook: .* a path inside the project is expected"),
@@ -159,7 +164,11 @@ def test_a_notebook_that_is_not_utf_8_is_named(tmp_path, text):
         resolved("smoke")
 
 
-@pytest.mark.parametrize("value", ["[" * 5000 + "]" * 5000, BOMB], ids=["deep", "bomb"])
+@pytest.mark.parametrize(
+    "value",
+    [pytest.param("[" * 5000 + "]" * 5000, marks=pytest.mark.slow), BOMB],
+    ids=["deep", "bomb"],
+)
 def test_a_value_that_is_too_deep_or_too_large_is_refused(value):
     with pytest.raises(UsageError, match=r"^-p n_rounds=\[.{1,100}: the value is not valid YAML$"):
         parse_override(f"n_rounds={value}")

@@ -157,7 +157,11 @@ def test_a_missing_file_of_a_pair_is_found(pair):
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("1 / 0", r"tiny\.md: code cell 2 \(1 / 0\) failed: ZeroDivisionError: division by zero"),
+        pytest.param(
+            "1 / 0",
+            r"tiny\.md: code cell 2 \(1 / 0\) failed: ZeroDivisionError: division by zero",
+            marks=pytest.mark.slow,
+        ),
         pytest.param("import os; os._exit(1)", r"tiny\.md: the kernel died", marks=pytest.mark.slow),
         ("import warnings; warnings.warn('w')", r"code cell 2 .* prints a path of this machine"),
         pytest.param("while True: pass", r"tiny\.md: .*timed out", marks=pytest.mark.slow),

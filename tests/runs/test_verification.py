@@ -96,6 +96,7 @@ def test_a_run_is_drawn_again_from_its_tables(run, monkeypatch):
     assert said[1] == "drawn from its tables by commit ccccccccc"
 
 
+@pytest.mark.slow
 def test_a_run_with_data_that_are_not_here_is_drawn_again_in_its_place(run):
     """Only the tables are needed, and neither the name of the run nor its record of the data changes."""
     record = run.record | {"data": {"MNIST": None, "InstEval": "a" * 64}}
@@ -109,6 +110,7 @@ def test_a_run_with_data_that_are_not_here_is_drawn_again_in_its_place(run):
     assert drawn.record["data"] == record["data"]
 
 
+@pytest.mark.slow
 def test_only_tables_that_the_notebook_asks_for_are_drawn_again(run):
     with pytest.raises(paths.UsageError, match="is not there, so there are no tables to draw it from"):
         runs.execute("tiny", "smoke", redraw=True)
@@ -159,7 +161,17 @@ def places_of(content):
     return sorted({0, len(content) - 1, *steps})
 
 
-@pytest.mark.parametrize("name", [*FILES, *(f"figures/{name}" for name in FIGURES)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *FILES[:4],
+        f"figures/{FIGURES[0]}",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in (*FILES[4:], *(f"figures/{name}" for name in FIGURES[1:]))
+        ),
+    ],
+)
 def test_a_flipped_bit_is_found(run, without_kernel, name):
     assert verify(run) == []
     path = paths.figures_folder() / Path(name).name if name.startswith("figures/") else run.path / name

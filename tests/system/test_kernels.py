@@ -255,6 +255,7 @@ def test_a_run_does_not_name_the_commit_of_the_folder_in_which_it_is_started(tmp
     assert asked == [ROOT]
 
 
+@pytest.mark.slow
 def test_a_clone_on_windows_has_the_same_bytes(tmp_path):
     if not (ROOT / ".git").exists():
         pytest.skip("not a clone")
@@ -265,6 +266,7 @@ def test_a_clone_on_windows_has_the_same_bytes(tmp_path):
     assert git(tmp_path / "clone", "status", "--porcelain") == ""
 
 
+@pytest.mark.slow
 def test_figures_have_the_style_of_the_project(tmp_path):
     """They have it outside a kernel too, where the benchmarks draw."""
     (tmp_path / "matplotlibrc").write_text(HOSTILE_STYLE)
