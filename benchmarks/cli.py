@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
-from benchmarks import figures, machine, memory, plan, regret, report, roofline, sparse, timing
+from benchmarks import calls, figures, machine, memory, plan, regret, report, roofline, sparse, timing
 from benchmarks.variants import FORMS, Variant, missing_forms
 from compendium.system.paths import FailureError, UsageError, figures_folder, project_root
 
@@ -36,6 +36,7 @@ class Part(StrEnum):
     REGRET = "regret"
     ROOFLINE = "roofline"
     MEMORY = "memory"
+    CALLS = "calls"
     SPARSE = "sparse"
 
 
@@ -147,6 +148,8 @@ def measure(chosen: plan.Plan, parts: Iterable[Part], quick: bool = False) -> di
         record["roofline"] = roofline.rows(table, record["rates"])
     if Part.MEMORY in parts:
         record["memory"] = memory.rows(chosen.table)
+    if Part.CALLS in parts and "compiled" not in missing:
+        record["calls"] = calls.rows(*(([plan.Size(1, 30, 4)], 5, 20) if quick else ()))
     record["duration_seconds"] = round(time.perf_counter() - clock, 1)
     return record
 

@@ -122,10 +122,10 @@ def _about_ratings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             f"{row['actions_mb'] / few['actions_mb']:.3g} times as much."
         )
     return [
-        "The rated problems of [the experiment on real data](../notebooks/experiments/real_data.md), which "
-        "plays dense rows. They have hundreds of features and not millions, and the state of a sketch of m "
-        "directions lies in up to K(m+1) of them, so that there is little to save, or nothing: with as many "
-        "coordinates as features, a policy plays the features themselves.",
+        "The rated problems of [the experiment on real data](../notebooks/experiments/real_data.md), whose "
+        "comparison plays dense rows. They have hundreds of features and not millions, and the state of a "
+        "sketch of m directions lies in up to K(m+1) of them, so that there is little to save, or nothing: "
+        "with as many coordinates as features, a policy plays the features themselves.",
         "\n".join(said),
     ]
 

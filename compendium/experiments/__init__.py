@@ -50,6 +50,7 @@ _MODULES = {
     "publish": "study",
     "radius_terms": "coverage",
     "round_times": "timing",
+    "sparse_beside_dense": "sparse_games",
     "track_curvature": "spectra",
     "track_sketch": "spectra",
     "tuned": "tuning",

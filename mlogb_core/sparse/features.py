@@ -25,7 +25,7 @@ actions. A whole rebuild follows when the short ones have cost as much.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -47,8 +47,9 @@ _SHORT_SHARE = 0.25
 _MIDDLE_COST = 6
 # Middle columns are used where there are this many times more features than coordinates without them.
 _WIDE = 8
-# Number of features that a rebuild treats at once.
-_BLOCK = 4096
+# A rebuild goes over blocks of about this many numbers, which stay in the cache, and writes products into one
+# work array: an array made anew for each block can cost several times as much as the product that it holds.
+_BLOCK = 20_000
 
 
 class SparseFeatures(Owned):
@@ -282,32 +283,18 @@ class SparseFeatures(Owned):
         """Combinations of the rows of R, multiplied out over the touched features, (touched, k)."""
         is_dense = self._is_dense[: self.used]
         out = self._columns[: self._touched, : self.dense] @ coefficients[:, is_dense].T
-        features, later = self._later_part(coefficients)
-        out[features] += later
+        out[self._middle_features] += self._middle_columns @ coefficients[:, self._middle_rows].T
+        features, numbers = self._recent_part(coefficients)
+        out[features] += numbers
         return np.asarray(out)
 
-    def _later_part(self, coefficients: Array) -> tuple[Any, Array]:
-        """Combinations of the middle columns and the recent actions, with the features that they have.
-
-        Returns
-        -------
-        features : (n,) int array
-            The places of those features, those of the middle columns first.
-        numbers : (n, k) array
-        """
-        recent, place = self._features[: self._starts[self.recent]], self._middle_place
-        count = self._middle_features.size
-        new = np.unique(recent[place[recent] < 0])
-        features = np.concatenate((self._middle_features, new))
-        numbers = np.zeros((features.size, len(coefficients)))
-        np.matmul(self._middle_columns, coefficients[:, self._middle_rows].T, out=numbers[:count])
-        place[new] = np.arange(count, features.size, dtype=np.int32)
-        rows, columns = np.unique(place[recent], return_inverse=True)
-        place[new] = -1
-        entries = self._values[: recent.size], columns, self._starts[: self.recent + 1]
-        actions = csr_array(entries, shape=(self.recent, rows.size))
-        numbers[rows] += actions.T @ coefficients[:, self._is_recent].T
-        return features, numbers
+    def _recent_part(self, coefficients: Array) -> tuple[Any, Array]:
+        """Combinations of the recent actions: the places of their features, ascending, and (n, k) numbers."""
+        end = self._starts[self.recent]
+        features, columns = np.unique(self._features[:end], return_inverse=True)
+        entries = self._values[:end], columns, self._starts[: self.recent + 1]
+        actions = csr_array(entries, shape=(self.recent, features.size))
+        return features, np.asarray(actions.T @ coefficients[:, self._is_recent].T)
 
     # -- rebuilds
     def is_due(self) -> bool:
@@ -351,21 +338,24 @@ class SparseFeatures(Owned):
 
     def _rebuild_wholly(self, directions: Array, n_state: int) -> None:
         """Multiply out the given directions over all features that have been played."""
-        k, t = directions.shape[1], self._touched
+        k, dense = directions.shape[1], self.dense
         coefficients = directions.T @ self._rows[: self.used, : self.used]
-        dense_part, dense = coefficients[:, self._is_dense[: self.used]].T, self.dense
-        features, later = self._later_part(coefficients)
-        order = np.argsort(features)
-        features = features[order]
+        dense_part = np.ascontiguousarray(coefficients[:, self._is_dense[: self.used]].T)
+        middle_part = coefficients[:, self._middle_rows].T
+        order = np.argsort(self._middle_features)
+        middle = self._middle_features[order]
+        recent, numbers = self._recent_part(coefficients)
         self._make_room(max(n_state, k))
-        gram = np.zeros((k, k))
-        for start in range(0, t, _BLOCK):
-            stop = min(start + _BLOCK, t)
-            block = self._columns[start:stop, :dense] @ dense_part
-            first, last = np.searchsorted(features, (start, stop))
-            block[features[first:last] - start] += later[order[first:last]]
-            self._columns[start:stop, :k] = block
-            self._columns[start:stop, k:] = 0.0
+        gram, work = np.zeros((k, k)), _work_array(k)
+        for start, stop in _blocks(self._touched, len(work)):
+            columns = self._columns[start:stop]
+            block = np.matmul(columns[:, :dense], dense_part, out=work[: stop - start])
+            first, last = np.searchsorted(middle, (start, stop))
+            block[middle[first:last] - start] += self._middle_columns[order[first:last]] @ middle_part
+            first, last = np.searchsorted(recent, (start, stop))
+            block[recent[first:last] - start] += numbers[first:last]
+            columns[:, :k] = block
+            columns[:, k:] = 0.0
             gram += block.T @ block
         self._middle_place[self._middle_features] = -1
         self._middle_features, self._middle_columns = self._middle_features[:0], np.zeros((0, 0))
@@ -375,7 +365,8 @@ class SparseFeatures(Owned):
     def _rebuild_shortly(self, directions: Array) -> Array | None:
         """Multiply out only what the directions have of middle columns and recent actions.
 
-        None if a whole rebuild is to be preferred, or if coefficients would become too long.
+        None if a whole rebuild is to be preferred, or if coefficients would become too long. The latter is
+        found from the products of the rows before any of them changes.
         """
         base, u, end = self._base, self.used, self._starts[self.recent]
         if not self._has_middle or not base or self.dense > base:
@@ -385,27 +376,59 @@ class SparseFeatures(Owned):
             return None
         outside = np.linalg.qr(directions[base:])[0]
         coefficients = outside.T @ self._rows[base:u, :u]
-        features, columns = self._later_part(coefficients)
-        columns /= np.sqrt(np.einsum("ij,ij->j", columns, columns))
-        k = columns.shape[1]
-        gram = np.zeros((base + k, base + k))
-        gram[:base, :base] = self._gram[:base, :base]
-        gram[base:, base:] = columns.T @ columns
-        for start in range(0, features.size, _BLOCK):
-            part = features[start : start + _BLOCK]
-            gram[base:, :base] += columns[start : start + _BLOCK].T @ self._columns[part, :base]
-        gram[:base, base:] = gram[base:, :base].T
-        rows = invert_triangle(cholesky(gram.copy()))
+        coefficients[:, :base] = 0.0
+        products = coefficients @ self._gram[:u, :u]
+        lengths = np.sqrt(np.vecdot(products, coefficients))[:, None]
+        coefficients /= lengths
+        products /= lengths
+        inner = products @ coefficients.T
+        rows = _triangle(
+            np.block([[self._gram[:base, :base], products[:, :base].T], [products[:, :base], inner]])
+        )
         if np.abs(rows).sum(axis=1).max() > _SHORT_SHARE * _LONGEST:
             return None
-        self._middle_features, self._middle_columns = features, columns
-        self._middle_place[features] = np.arange(features.size, dtype=np.int32)
+        self._turn_middle(coefficients)
         self._middle_work = work
-        self._restart(gram, base)
-        kept = np.zeros((u, base + k))
+        self._restart(self._short_gram(), base)
+        kept = np.zeros((u, base + outside.shape[1]))
         kept[:base, :base] = np.eye(base)
         kept[base:, base:] = outside
         return kept
+
+    def _turn_middle(self, coefficients: Array) -> None:
+        """Let the middle columns be combinations of those so far and of the recent actions."""
+        k, turn = len(coefficients), coefficients[:, self._middle_rows].T
+        recent, numbers = self._recent_part(coefficients)
+        count, old, place = self._middle_features.size, self._middle_columns, self._middle_place
+        new = recent[place[recent] < 0]
+        place[new] = np.arange(count, count + new.size, dtype=np.int32)
+        self._middle_features = np.concatenate((self._middle_features, new))
+        if old.shape[1] == k:
+            columns = old
+            columns.resize((self._middle_features.size, k), refcheck=False)
+        else:
+            columns = np.zeros((self._middle_features.size, k))
+        work = _work_array(k)
+        for start, stop in _blocks(count, len(work)):
+            columns[start:stop] = np.matmul(old[start:stop], turn, out=work[: stop - start])
+        for start, stop in _blocks(recent.size, len(work)):
+            columns[place[recent[start:stop]]] += numbers[start:stop]
+        self._middle_columns = columns
+
+    def _short_gram(self) -> Array:
+        """Inner products of the dense columns since the last whole rebuild and of the middle columns."""
+        base, k, width = self._base, self._middle_columns.shape[1], self._columns.shape[1]
+        gram = np.zeros((base + k, base + k))
+        gram[:base, :base] = self._gram[:base, :base]
+        work = _work_array(width)
+        for start, stop in _blocks(self._middle_features.size, len(work)):
+            features, middle = self._middle_features[start:stop], self._middle_columns[start:stop]
+            # No index is out of range; with the mode "raise" NumPy would fill another array first.
+            dense = np.take(self._columns, features, axis=0, out=work[: stop - start], mode="clip")
+            gram[base:, :base] += middle.T @ dense[:, :base]
+            gram[base:, base:] += middle.T @ middle
+        gram[:base, base:] = gram[base:, :base].T
+        return gram
 
     def _restart(self, gram: Array, base: int) -> None:
         """Begin with the dense and the middle columns that have these inner products, without actions."""
@@ -413,7 +436,7 @@ class SparseFeatures(Owned):
         self._rows[:], self._gram[:], self._is_dense[:] = 0.0, 0.0, False
         self._gram[:k, :k] = gram
         if k:
-            self._rows[:k, :k] = invert_triangle(cholesky(gram.copy()))
+            self._rows[:k, :k] = _triangle(gram)
         self._longest = float(np.abs(self._rows[:k, :k]).sum(axis=1).max(initial=0.0))
         self._is_dense[:base] = True
         self.dense = self._base = base
@@ -506,3 +529,18 @@ class SparseFeatures(Owned):
         result._longest = float(np.abs(result._rows[:u, :u]).sum(axis=1).max(initial=0.0))
         result.used, result.dense, result.middle, result.recent = u, dense, middle.shape[1], recent
         return result
+
+
+def _triangle(gram: Array) -> Array:
+    """F for rows with these inner products: the inverse of their Cholesky factor."""
+    return invert_triangle(cholesky(gram.copy()))
+
+
+def _work_array(width: int) -> Array:
+    """An array of that width for one block of rows."""
+    return np.empty((max(_BLOCK // max(width, 1), 1), width))
+
+
+def _blocks(count: int, size: int) -> Iterator[tuple[int, int]]:
+    """Where the blocks of so many rows start and stop."""
+    return ((start, min(start + size, count)) for start in range(0, count, size))

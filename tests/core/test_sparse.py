@@ -190,6 +190,23 @@ def test_a_short_rebuild_keeps_the_directions_of_the_dense_columns(short_rebuild
         np.testing.assert_allclose(inside @ inside.T, np.eye(4), atol=1e-13)
 
 
+def test_a_short_rebuild_whose_coefficients_would_be_long_becomes_a_whole_one(short_rebuilds, monkeypatch):
+    monkeypatch.setattr(features, "_SHORT_SHARE", 1e-3)  # no coefficients are that short
+    sparse, _, error = play_both(maker(1, 8), of_all_lengths(np.random.default_rng(7)), 80, period=20)
+    assert error <= 1e-11
+    assert sparse.features.rebuilds >= 3
+    assert sparse.features.short == 0
+
+
+def test_blocks_of_features_do_not_matter(short_rebuilds, monkeypatch):
+    def parameter(block):
+        monkeypatch.setattr(features, "_BLOCK", block)
+        return play_both(maker(1, 8), of_all_lengths(np.random.default_rng(7)), 80, period=20)[0].parameter
+
+    for block in (1, 50):
+        np.testing.assert_allclose(parameter(block), parameter(20_000), atol=1e-13)
+
+
 @pytest.mark.parametrize(
     ("make", "options"),
     [
