@@ -70,12 +70,21 @@ WORDS: dict[str, tuple[str, str]] = {
         "The ring is the smallest memory of each kind with the full Hessian's regret; the single symbols at "
         "the left hold one number.",
     ),
+    "equal_regret_lectures": (
+        "Regret against memory on ratings of lectures",
+        "The ring is the smallest memory of each kind with the full Hessian's regret; the single symbols at "
+        "the left hold one number.",
+    ),
     "equal_regret_grid_synthetic": (
         "Regret over the grid on the synthetic problems",
         "How far the symbols of a line lie apart is how much depends on the tuning.",
     ),
     "equal_regret_grid_real": (
         "Regret over the grid on real data",
+        "How far the symbols of a line lie apart is how much depends on the tuning.",
+    ),
+    "equal_regret_grid_lectures": (
+        "Regret over the grid on ratings of lectures",
         "How far the symbols of a line lie apart is how much depends on the tuning.",
     ),
     "moonshot": (

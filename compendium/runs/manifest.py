@@ -89,6 +89,8 @@ class Experiment(BaseModel):
     data: list[DataName] = []
     parameters: Parameters = {}
     grid: dict[str, Annotated[list[Any], Field(min_length=1), AfterValidator(_distinct)]] = {}
+    #: By parameter of the grid, its value and a profile: what the runs with that value have for themselves.
+    per_value: dict[str, dict[str, dict[Name, Parameters]]] = {}
     limits: Limits = {}
     profiles: Annotated[dict[Name, Parameters], Field(min_length=1)]
 
@@ -97,6 +99,19 @@ class Experiment(BaseModel):
         for place, names in {"parameters": self.parameters, **self.profiles}.items():
             if both := sorted(set(names) & set(self.grid)):
                 raise ValueError(f"{', '.join(both)} cannot be both in the grid and in {place}")
+        return self
+
+    @model_validator(mode="after")
+    def _values_of_the_grid(self) -> Self:
+        for name, values in self.per_value.items():
+            for value, profiles in values.items():
+                place = f"per_value.{name}.{value}"
+                if value not in self.grid.get(name, []):
+                    raise ValueError(f"{place} is no value of the grid")
+                if unknown := sorted(set(profiles) - set(self.profiles)):
+                    raise ValueError(f"{place}.{unknown[0]} is no profile")
+                if both := sorted(set().union(*profiles.values()) & set(self.grid)):
+                    raise ValueError(f"{', '.join(both)} cannot be both in the grid and in {place}")
         return self
 
     @property
@@ -304,7 +319,8 @@ def resolve(experiment: Experiment, profile: str, overrides: Mapping[str, Any]) 
     profile : str
         Name of one of its profiles.
     overrides : mapping
-        Parameters that replace those of the manifest.
+        Parameters that replace those of the manifest. A value of the grid among them, which stands here too,
+        brings the parameters that the manifest has for it under ``per_value``.
 
     Returns
     -------
@@ -317,7 +333,8 @@ def resolve(experiment: Experiment, profile: str, overrides: Mapping[str, Any]) 
     UsageError
         If a name is unknown, or a value has another type than the notebook's default or is out of its limits.
     """
-    chosen = {**experiment.parameters, **_pick(experiment.profiles, profile, "profile"), **overrides}
+    shared = {**experiment.parameters, **_pick(experiment.profiles, profile, "profile")}
+    chosen = {**shared, **_of_values(experiment, profile, overrides), **overrides}
     defaults = notebook_parameters(experiment.source)
     for name in chosen:
         _pick(defaults, name, "parameter")
@@ -329,7 +346,7 @@ def resolve(experiment: Experiment, profile: str, overrides: Mapping[str, Any]) 
             except UsageError as error:
                 if name in overrides:
                     raise
-                raise UsageError(f"{_place(experiment, profile, {}, name)}: {error}") from None
+                raise UsageError(f"{_place(experiment, profile, overrides, name)}: {error}") from None
     written = {
         name: f"{_place(experiment, profile, overrides, name)}={_shown(chosen[name])}" for name in fitted
     }
@@ -340,6 +357,14 @@ def resolve(experiment: Experiment, profile: str, overrides: Mapping[str, Any]) 
                 f"parameter {name} names a path of this machine, and a record must not: {value!r}"
             )
     return fitted
+
+
+def _of_values(experiment: Experiment, profile: str, overrides: Mapping[str, Any]) -> Parameters:
+    """Return what the manifest has for the values of the grid among the overrides."""
+    found: Parameters = {}
+    for name, values in experiment.per_value.items():
+        found |= values.get(str(overrides.get(name)), {}).get(profile, {})
+    return found
 
 
 def check_parameters(
@@ -377,6 +402,7 @@ def _place(experiment: Experiment, profile: str, overrides: Mapping[str, Any], n
     if name in overrides and overrides[name] not in experiment.grid.get(name, []):
         return f"-p {name}"
     inner = f"profiles.{profile}" if name in experiment.profiles[profile] else "parameters"
+    inner = "per_value" if name in _of_values(experiment, profile, overrides) else inner
     inner = "grid" if name in experiment.grid else inner
     return f"experiments.yml, experiments.{experiment._name}.{inner}: {name}"
 

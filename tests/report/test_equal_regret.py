@@ -17,6 +17,7 @@ from compendium.report.equal_regret import (
     smallest_equal,
     spread_over_grid,
 )
+from compendium.system.paths import FailureError
 
 
 def played(values):
@@ -132,13 +133,20 @@ def test_a_sketch_that_does_more_is_told_from_one_that_may(verdicts, head):
     assert "half of $\\rho$ to λ | 1 | 0 | 2 |" in text
 
 
-def test_the_readme_takes_both_runs(monkeypatch):
-    def run(experiment, case):
-        assert experiment == "equal_regret"
+@pytest.mark.parametrize(
+    ("recorded", "count"),
+    [(["synthetic", "real"], 2), (["synthetic", "real", "lectures"], 3), (["real"], None)],
+)
+def test_the_readme_takes_every_case_that_is_recorded(monkeypatch, recorded, count):
+    def run(case):
         rows = [finding(case, "growing-ridge", "without a sketch")]
-        return type("R", (), {"record": {"study": {"findings": {"smallest": rows}}}})
+        return type("R", (), {"record": {"point": {"case": case}, "study": {"findings": {"smallest": rows}}}})
 
-    monkeypatch.setattr(readme, "only_run", run)
-    assert "on 2 problems" in readme._equal_regret()
+    monkeypatch.setattr(readme, "find_runs", lambda *asked: [run(case) for case in recorded])
+    if count is None:
+        with pytest.raises(FailureError, match="one run of equal_regret, synthetic,"):
+            readme._equal_regret()
+        return
+    assert f"on {count} problems" in readme._equal_regret()
     monkeypatch.setattr(equal_regret, "LEARNED", 0.1)
     assert "on 0 problems" in readme._equal_regret()

@@ -121,6 +121,11 @@ TENFOLD = [f"&{b} [{', '.join([f'*{a}'] * 10)}]" for a, b in pairwise("abcdefghi
 BOMB = f"[&a [x], {', '.join(TENFOLD)}]"
 
 
+def of_a(values):
+    """The change of the manifest that adds a grid of one value and the parameters of its values."""
+    return added(f"grid: {{label: [a]}}\n    per_value: {{label: {{{values}}}}}")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -149,6 +154,10 @@ BOMB = f"[&a [x], {', '.join(TENFOLD)}]"
         (*added("grid: {label: [2026-01-01, 2026-01-01]}"), r"must differ"),
         (*added("grid: {step_size: [1]}"), r"both in the grid and in parameters"),
         (*added("grid: {n_rounds: [1]}"), r"both in the grid and in smoke"),
+        (*added("per_value: {label: {a: {smoke: {quick: true}}}}"), r"per_value.label.a is no value of the"),
+        (*of_a("b: {smoke: {quick: true}}"), r"per_value.label.b is no value of the grid"),
+        (*of_a("a: {big: {quick: true}}"), r"per_value.label.a.big is no profile"),
+        (*of_a("a: {smoke: {label: b}}"), r"label cannot be both in the grid and in per_value.label.a"),
     ],
 )
 def test_an_invalid_manifest_is_refused(tmp_path, old, new, message):
@@ -302,6 +311,25 @@ def test_limits_that_are_no_schema_are_named(tmp_path):
     (tmp_path / "experiments.yml").write_text("limits: {n_rounds: {minimum: one}}\n" + MANIFEST)
     with pytest.raises(UsageError, match=r"experiments\.yml, limits\.n_rounds is not a JSON Schema"):
         resolved()
+
+
+def test_a_value_of_the_grid_brings_its_own_parameters(tmp_path):
+    grid = "{label: [a, b]}\n    per_value: {label: {b: {smoke: {n_rounds: 7, quick: true}}}}"
+    experiment = with_grid(tmp_path, grid)
+    first, second = expand(experiment, {})
+    assert resolve(experiment, "smoke", first) == {"n_rounds": 3, "step_size": 2.0, "label": "a"}
+    assert resolve(experiment, "smoke", second) == {
+        "n_rounds": 7, "step_size": 2.0, "label": "b", "quick": True
+    }  # fmt: skip
+    assert resolve(experiment, "paper", second)["n_rounds"] == 4
+    assert resolve(experiment, "smoke", {**second, "n_rounds": 9})["n_rounds"] == 9
+
+
+def test_a_parameter_of_a_value_is_named_as_such(tmp_path):
+    grid = "{label: [a]}\n    per_value: {label: {a: {smoke: {n_rounds: 0.5}}}}"
+    place = r"experiments\.yml, experiments\.tiny\.per_value: n_rounds: parameter n_rounds must be int"
+    with pytest.raises(UsageError, match=place):
+        resolve(with_grid(tmp_path, grid), "smoke", {"label": "a"})
 
 
 def test_a_value_of_the_grid_is_named_as_such(tmp_path):
