@@ -108,6 +108,8 @@ def operation(policy, name, actions, outcome):
 
 
 OPERATIONS = ("select", "update", "update after select")
+#: Policies that call no routine of LAPACK.
+WITHOUT = {"first_order", "diagonal compiled"}
 
 
 @pytest.mark.each_value
@@ -140,7 +142,7 @@ def test_lapack_does_not_converge(kind, calls):
                 assert_same_state(before, copy.state_dict())
                 operate(copy, "operate")
                 assert_same_state(twin.state_dict(), copy.state_dict())
-    assert reached or kind == "first_order" or calls == [2]
+    assert reached or kind in WITHOUT or calls == [2]
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -161,7 +163,7 @@ def test_an_interrupt_inside_lapack_changes_nothing(kind):
             assert_same_state(before, copy.state_dict())
             operate(copy, "operate")
             assert_same_state(twin.state_dict(), copy.state_dict())
-    assert reached or kind == "first_order"
+    assert reached or kind in WITHOUT
 
 
 @pytest.mark.parametrize("kind", SKETCHES)
