@@ -132,10 +132,10 @@ def test_a_sketch_that_does_the_same_in_less_time_does_not_speak_against_a_sketc
 
 def test_the_sentences_of_a_problem():
     said = " ".join(sentences("MNIST", changed("greedy", failed=1, message="m"), {"a": "why", "b": "why"}))
-    assert "the least regret has OL2M, 28% of random play's" in said
+    assert "OL2M has the least regret, 28% of random play's" in said
     assert (
-        "Of 6 policies 3 are certain to have OFUL-MLogB's regret or less; the fastest of these is EOFD"
-        in said
+        "Of 6 policies, OFUL-MLogB among them, 3 certainly have its regret or less; the fastest of these is "
+        "EOFD" in said
     )
     assert "games failed of greedy (β = 0) (1: m)" in said
     assert "not played were a, b (why)" in said
@@ -172,7 +172,7 @@ def test_the_page_says_where_the_sketch_is_right_and_where_not(recorded):
     text = which_one.page(which_one.recorded())
     yes, no = (PROBLEMS[name] for name in ("multinomial", "mnist"))
     assert text.index(f"**{yes}: yes**") < text.index(f"**{no}: no**, its regret is certainly more")
-    assert "The fastest policy with OFUL-MLogB's regret is EOFD-MLogB" in text
+    assert "The fastest policy that is certain to have OFUL-MLogB's regret or less is EOFD-MLogB" in text
     assert "in 2 of 2 cases" in text
     assert f"| {tournament.NUMBERS['ol2m']} | OL2M | 1.00 < | 1.00 < | 2 of 2 | 2.2 |" in text
     assert "no. | policy" in text
