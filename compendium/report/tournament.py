@@ -304,14 +304,15 @@ def sentences(title: str, rows: Sequence[Row], absent: Mapping[str, str]) -> lis
             "hardly learned, and the order of the others says little."
         )
     best = min((one for one in rows if one["share"] is not None), key=_by_share)
-    equal = equal_policies(rows)
+    equal = [one for one in equal_policies(rows) if one["policy"] != REFERENCE]
+    front = "; ".join(map(name_of, pareto(rows)))
     said.append(
         f"{title}: {name_of(best['policy'])} has the least regret, {_percent(best['share'])} of random "
         f"play's; OFUL-MLogB has {_percent(reference['share'])} and EOFD-MLogB {_percent(eofd['share'])}. "
-        f"Of {len(rows)} policies, OFUL-MLogB among them, {len(equal)} certainly have its regret or less"
+        f"Of the {len(rows) - 1} policies besides OFUL-MLogB {len(equal) or 'none'} certainly "
+        f"{'has' if len(equal) == 1 else 'have'} its regret or less"
         + (f"; the fastest of these is {name_of(equal[0]['policy'])}" if equal else "")
-        + ". No other policy beats these in both regret and time, from the fastest to the best: "
-        + f"{_listed(pareto(rows))}."
+        + f". Those that no other one beats in both regret and time are, from the fastest on: {front}."
     )
     failures = [one for one in rows if one["failed"]]
     if failures:
@@ -357,7 +358,7 @@ def advice(rows: Sequence[Row]) -> tuple[bool, str]:
     less, speed = eofd["verdict"] == LESS, reference["ms"] / eofd["ms"]
     if not less and speed < FASTER:
         return False, (
-            f"the full matrix has the same regret, and a round of it takes {speed:.2g} times EOFD's time"
+            f"its regret is OFUL-MLogB's, but a round of OFUL-MLogB takes only {speed:.2g} times its time"
         )
     as_good = [one for one in equal_policies(rows) if one["verdict"] == LESS or not less]
     cheap = [one for one in as_good if one["ms"] <= eofd["ms"] and _FAMILY[one["policy"]] != "sketch"]
@@ -367,7 +368,7 @@ def advice(rows: Sequence[Row]) -> tuple[bool, str]:
         if less:
             return (
                 False,
-                f"like EOFD, {names} {verb} certainly less regret than the full matrix, in no more time",
+                f"like EOFD-MLogB, {names} {verb} certainly less regret than OFUL-MLogB, in no more time",
             )
         return False, f"{names} {verb} the same regret in no more time"
     if less:

@@ -125,12 +125,12 @@ def _everywhere(telling: Mapping[str, Sequence[Row]]) -> str:
     }  # fmt: skip
     ranked = sorted(good, key=lambda name: -good[name])
     bad = [name for name in ranked if verdicts_of[name].count(MORE) == len(telling)]
-    told = ", ".join(f"{name_of(name)} on {good[name]}" for name in ranked if good[name])
+    told = "; ".join(f"{name_of(name)} on {good[name]}" for name in ranked if good[name])
     said = (
         f"OFUL-MLogB learns on {len(telling)} problems. Of the policies that play all of these, the "
-        f"following are certain to have its regret or less: {told or 'none'}"
+        f"following certainly have its regret or less: {told or 'none'}"
     )
-    return said + (f". Certainly more on all of them: {', '.join(map(name_of, bad))}." if bad else ".")
+    return said + (f". Certainly more on all of them: {'; '.join(map(name_of, bad))}." if bad else ".")
 
 
 def _fastest(telling: Mapping[str, Sequence[Row]]) -> str:
