@@ -52,8 +52,9 @@ def page(runs: Mapping[str, Run]) -> str:
         "",
         f"The problems: {'; '.join(sizes)}. {given['n_rounds']:,} rounds, {given['n_trials']} streams, "
         f"each policy tuned over at most {given['n_points']} settings on {given['tuning_trials']} other "
-        "streams. Every optimistic policy is tuned with the width $\\sqrt\\beta = c\\sqrt\\lambda\\,S$ and a "
-        "common grid of the scale $c$; the width of its own theory is played untuned.",
+        "streams. Every optimistic policy is tuned with the width "
+        "$\\sqrt\\beta = c\\sqrt\\lambda\\thinspace S$ and a common grid of the scale $c$; the width of its "
+        "own theory is played untuned.",
         "",
         "## Where EOFD-MLogB is the right choice, and where not",
         "",
