@@ -1,7 +1,8 @@
 """Where a compiled round goes at small sizes: in kernels, in the checks of the input, and between the calls.
 
-The functions that a round calls are replaced by the same ones with a clock around them. What is between the
-calls is then the round less all of these; a call's own time contains what numba takes to read its arguments.
+The functions that a round calls are replaced by the same ones with a clock around them. The time between the
+calls is that of the round less that of all these functions; a kernel's time includes what numba takes to read
+its arguments.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from benchmarks.plan import SEED, Size, problem, settings
 from benchmarks.timing import digits
 from mlogb_core.policies import eofd, newton, optimistic
 
-#: Sizes at which a round is many times as long as its counted limit.
+#: Sizes at which a round takes many times its limit from counted operations and bytes.
 SIZES = (Size(4, 100, 40), Size(1, 400, 40), Size(1, 785, 78))
 CHECKS, EIGENPAIRS = ("as_actions", "as_vector"), ("_smallest",)
 KERNELS = ("estimates", "choose_by_sketch", "step", "step_in_frame", "shrink", *EIGENPAIRS)
@@ -37,8 +38,8 @@ def rows(sizes: Sequence[Size] = SIZES, warmup: int = 100, n_rounds: int = 400) 
     Returns
     -------
     list of dict
-        Medians over the rounds in microseconds: `round_us`, `kernels_us` with the Cholesky factor of the
-        core, `eigenpairs_us`, which is part of them, `checks_us` and `between_us`.
+        Medians over the rounds in microseconds: `round_us`; `kernels_us`, which includes the Cholesky factor
+        of the core; `eigenpairs_us`, which is a part of it; `checks_us`; and `between_us`.
     """
     return [_row(size, warmup, n_rounds) for size in sizes]
 

@@ -342,8 +342,8 @@ def _calls(record: Mapping[str, Any]) -> list[str]:
         "Where a round of the compiled EOFD-MLogB goes at small sizes, in the tuned setting, medians in "
         "microseconds. *Eigenpairs* are those of the core, of order m+K, which the shrink needs; they are "
         "part of *kernels*. *Checks* are those of actions and of the played action. *Between* is all else: "
-        "Python, and what the clocks take. Fewer calls between kernels can save no more than it; the last "
-        "columns divide the round, and what is left of it without *between*, by the limit above."
+        "Python, and what the clocks take. Joining kernels into fewer calls can save no more than that. The "
+        "last two columns divide the round, with and without *between*, by the limit of the table above."
     )
     limits = {
         (row["K"], row["d"], row["m"]): row["round_limit_ms"] * 1e3

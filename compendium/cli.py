@@ -66,7 +66,7 @@ def list_experiments() -> None:
         if experiment.grid:
             print(f"  a run for each of: {_shown(experiment.grid)}")
         if experiment.per_value:
-            print(f"  some of which have for themselves: {_shown(experiment.per_value)}")
+            print(f"  parameters of some of these runs alone: {_shown(experiment.per_value)}")
         for profile, parameters in experiment.profiles.items():
             print(f"  {profile}: {_shown(parameters)}")
 

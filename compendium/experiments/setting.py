@@ -46,15 +46,15 @@ class Setting(BaseModel):
         Lambda, eta and S.
     radius : dict or None
         The rule for beta of all optimistic policies, in the form that `mlogb_core.radius.radius_from` reads.
-        None is each policy's own theory, which those of other papers alone have.
+        None stands for each policy's own theory; only policies of other papers have one.
     policies : tuple of str
         The policies that play, by their names in `compendium.experiments.policies`; by default the five of
         `COMPARISON`.
     parameters : dict of dict, optional
-        Parameters that one policy alone has, by its name: ``{"eofd": {"buffer": 3}}``.
+        Parameters of single policies, by their names: ``{"eofd": {"buffer": 3}}``.
     coverage : bool
-        Whether a trial takes in every round how far the truth is from the estimate of each optimistic policy
-        (see `compendium.experiments.region`), which needs a synthetic problem. By default it does not.
+        Whether a trial records in every round how far the truth is from the estimate of each optimistic
+        policy (see `compendium.experiments.region`), which needs a synthetic problem. By default it does not.
     guarded : bool
         Whether a policy that raises an error in a game is recorded as failed, instead of ending the trial.
     """

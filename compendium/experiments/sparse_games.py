@@ -21,7 +21,7 @@ from mlogb_core.policies import Policy
 from mlogb_core.simulation import play_round, trial_streams
 from mlogb_core.sparse import SparsePolicy
 
-_BLOCK = 10  # rounds that a form plays before it is the other's turn
+_BLOCK = 10  # rounds that one form plays before the other one plays them
 
 
 def sparse_beside_dense(
@@ -38,16 +38,16 @@ def sparse_beside_dense(
     n_rounds : int
         T >= 1.
     seed, experiment
-        Pick the random streams: those of trial 0 of a `Study` of the same name and seed.
+        They determine the random streams: those of trial 0 of a `Study` of the same name and seed.
 
     Returns
     -------
     dict
         Plain values, which `measured` can keep. `rounds`; `bytes`, those of an action set in each form, the
         mean over the rounds; and `policies`, by name: `equal`, the number of rounds in which both forms
-        played the same action; `regret`, the cumulative one of each form; `milliseconds`, the mean time of a
-        round in each form, with its rebuilds; `coordinates`, how many the sparse form plays in, which is d
-        where it plays the features themselves.
+        played the same action; `regret`, the cumulative regret of each form; `milliseconds`, the mean time of
+        a round in each form, rebuilds of the coordinates included; `coordinates`, the number of coordinates
+        in which the sparse form plays, which is d where it plays the features themselves.
 
     Notes
     -----

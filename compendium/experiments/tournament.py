@@ -4,8 +4,8 @@ Every policy chooses from the same number of points. The scale c is that of one 
 policies, :math:`\sqrt\beta = c\sqrt\lambda\,S`, which is the `RidgeRadius` of :math:`c^2`. Its values are
 common to all, so that tuned policies differ in their estimate and their matrix, and not in the constants of a
 proof. What each theory asks for is played besides, at scale 1. Policies that draw their actions take the same
-values as the scale of what they explore. A policy without a step size has a finer grid of the scale instead,
-and one of another package its own parameters.
+values as the scale of what they explore. A policy without a step size has a finer grid of the scale instead.
+One of another package chooses among its own parameters.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class Entrant(NamedTuple):
     parameters : mapping
         Own parameters that are the same at every point.
     dense : float
-        0, or how slow its rounds are for the order of its matrix, which is Kd, and d for a peer: it plays
-        where the product of both is at most `Tournament.largest_dense`.
+        How slow its rounds are for the order of its matrix, which is Kd, and d for a peer: it plays where
+        this factor times the order is at most `Tournament.largest_dense`. A policy with 0 plays at any size.
     """
 
     policy: str
@@ -233,7 +233,7 @@ class Tournament(NamedTuple):
     sketch_size : int
         m of every sketch.
     largest_dense : int
-        Up to this size policies that are `dense` play.
+        The largest product of `Entrant.dense` and the order of the matrix at which a policy plays.
     """
 
     name: str
@@ -287,7 +287,7 @@ class Tournament(NamedTuple):
         return self._made(entrant, option, given, radius, ", theory")
 
     def candidates(self, entrant: Entrant, count: int) -> list[Candidate]:
-        """The first `count` points of an entrant's grid, evenly spread over it."""
+        """Settings of `count` points of an entrant's grid, evenly spread over it; all if it has no more."""
         options = entrant.grid()
         places = np.unique(np.linspace(0, len(options) - 1, min(count, len(options))).round().astype(int))
         made = []
@@ -331,14 +331,14 @@ class Tournament(NamedTuple):
 
 
 def charged(final_regret: pd.DataFrame, failures: pd.DataFrame, regret: float) -> pd.DataFrame:
-    """Final regret in which a game that failed has another regret: infinite to tune by, NaN to report.
+    """Final regret in which a game that failed has a given one: infinite for tuning, NaN for the report.
 
     Parameters
     ----------
     final_regret, failures : DataFrame
         `Results.final_regret` and `Results.failures`.
     regret : float
-        What a failed game has.
+        The regret of a failed game.
     """
     failed = set(failures[["setting", "trial"]].itertuples(index=False, name=None))
     table = final_regret.astype({"setting": str, "policy": str})

@@ -29,7 +29,7 @@ class Group(NamedTuple):
     sketch_size : int
         m; policies without a sketch do not read it.
     parameters : mapping
-        What policies have for themselves, as a `Setting` takes it.
+        Own parameters of the policies, as a `Setting` takes them.
     """
 
     label: str

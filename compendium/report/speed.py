@@ -2,8 +2,8 @@
 
 A round that holds one number in place of the Hessian is the cheapest of the optimistic ones: it scores
 actions, computes probabilities and takes a step, and nothing else. If that is too slow, no curvature meets
-the goal. A sketch takes longer the more directions it has, so that the goal bounds its rank, and what decides
-is the regret of the sketches up to that rank.
+the goal. A sketch takes longer the more directions it has, so that the goal bounds its rank; whether it is
+met then depends on the regret of the sketches up to that rank.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class RoundTime(NamedTuple):
     Attributes
     ----------
     fixed : float
-        a: scores, probabilities and step, the K x K blocks of the bonus, and what any sketch calls once.
+        a: scores, probabilities and step, the K x K blocks of the bonus, and one call of each LAPACK routine.
     per_direction : float
         b: passes over the m x Kd basis.
     per_pair : float
-        c: factors and eigenpairs of matrices of order m + K, whose cubes do not yet show at small orders.
+        c: factors and eigenpairs of matrices of order m + K. Their cubic cost does not show at small orders.
     """
 
     fixed: float
@@ -56,7 +56,7 @@ def fit_round_time(ranks: Sequence[float], times: Sequence[float]) -> RoundTime:
     Parameters
     ----------
     ranks, times : sequence of float
-        Ranks, and the time of a round at each, above 0. Relative errors are what is made small.
+        Ranks, and the time of a round at each, above 0. The sum of squared relative errors is minimised.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def reach(rows: pd.DataFrame, *, full: str, single: str, sketches: Mapping[str, 
         fast as the full Hessian a round is meant to be, the `verdict` on its regret, and the `share` of the
         regret of random play that the full Hessian has.
     full, single : str
-        The policy with the full Hessian, and the one that holds one number.
+        The policy with the full Hessian, and the one that holds one number in its place.
     sketches : mapping of str to RoundTime
         The model of the time of each policy with a sketch.
 
@@ -100,7 +100,7 @@ def reach(rows: pd.DataFrame, *, full: str, single: str, sketches: Mapping[str, 
 
         - ``silent``: the full Hessian has hardly learned, so that equal regret says nothing;
         - ``reached``: a contender that is fast enough has equal regret;
-        - ``too slow``: one number takes longer than a round may, so that no curvature meets the goal;
+        - ``too slow``: a round with one number takes longer than that, so that no curvature meets the goal;
         - ``too much regret``: all that are fast enough have certainly more regret;
         - ``open``: for some of them neither is certain.
     """
@@ -145,15 +145,16 @@ def obstacle(name: str, found: Mapping[str, Any], labels: Mapping[str, str]) -> 
         parts = (one.partition(", ") for one in found[verdict])
         return "; ".join(f"{labels[policy]}, {memory}" for policy, _, memory in parts)
 
-    head = f"- {name}, a round may take {found['allowed']:.3g} ms for the goal of {found['target']:g} times"
+    goal = f"the goal ({found['target']:g} times as fast)"
+    head = f"- {name}, a round may take {found['allowed']:.3g} ms to meet {goal}"
     if found["outcome"] == SILENT:
         return f"{head}: nothing can be said, since the full Hessian itself has hardly learned."
     if found["outcome"] == REACHED:
         return f"{head}: it is met at equal regret by {listed(EQUAL)}."
     if found["outcome"] == TOO_SLOW:
         return (
-            f"{head}, and with one number for the Hessian it takes {found['single']:.3g} ms: no curvature "
-            "meets the goal in this form, whatever its regret."
+            f"{head}, and one with a single number for the Hessian takes {found['single']:.3g} ms: no "
+            "curvature meets the goal in this form, whatever its regret."
         )
     told = [
         f"{labels[policy]} takes {found['fixed'][policy]:.3g} ms whatever its rank"
@@ -167,9 +168,9 @@ def obstacle(name: str, found: Mapping[str, Any], labels: Mapping[str, str]) -> 
     ]
     fast = len(found[MORE]) + len(found[UNDECIDED])
     text = (
-        f"{head}. One number for the Hessian takes {found['single']:.3g} ms, so that time alone does not "
-        f"forbid it; {'; '.join(told)}. Of the {fast} contenders that are fast enough {len(found[MORE])} "
-        f"certainly have more than 10 % more regret ({listed(MORE) or 'none'})"
+        f"{head}. A round with one number for the Hessian takes {found['single']:.3g} ms, so that time "
+        f"alone does not forbid it; {'; '.join(told)}. Of the {fast} contenders that are fast enough "
+        f"{len(found[MORE])} certainly have more than 10 % more regret ({listed(MORE) or 'none'})"
     )
     if found["outcome"] == TOO_MUCH:
         return f"{text}: with none of the curvatures tried is the goal met."

@@ -22,7 +22,7 @@ from compendium.report.figures import STYLES
 Row = Mapping[str, Any]
 #: The verdict on a policy that has certainly less regret than the reference.
 LESS, FAILED = "less", "failed"
-#: From this ratio of times on one policy is said to be faster: below it another machine may turn the order.
+#: One policy is called faster from this ratio of times on; below it another machine may reverse the order.
 FASTER = 1.25
 #: What is drawn of each family: marker and filling.
 MARKERS = {
@@ -304,13 +304,15 @@ def sentences(title: str, rows: Sequence[Row], absent: Mapping[str, str]) -> lis
             "hardly learned, and the order of the others says little."
         )
     best = min((one for one in rows if one["share"] is not None), key=_by_share)
-    equal = equal_policies(rows)
+    equal = [one for one in equal_policies(rows) if one["policy"] != REFERENCE]
+    front = "; ".join(map(name_of, pareto(rows)))
     said.append(
-        f"{title}: the least regret has {name_of(best['policy'])}, {_percent(best['share'])} of random "
+        f"{title}: {name_of(best['policy'])} has the least regret, {_percent(best['share'])} of random "
         f"play's; OFUL-MLogB has {_percent(reference['share'])} and EOFD-MLogB {_percent(eofd['share'])}. "
-        f"Of {len(rows)} policies {len(equal)} are certain to have OFUL-MLogB's regret or less"
+        f"Of the {len(rows) - 1} policies besides OFUL-MLogB {len(equal) or 'none'} certainly "
+        f"{'has' if len(equal) == 1 else 'have'} its regret or less"
         + (f"; the fastest of these is {name_of(equal[0]['policy'])}" if equal else "")
-        + f". On the line of the best are, from the fastest on, {_listed(pareto(rows))}."
+        + f". Those that no other one beats in both regret and time are, from the fastest on: {front}."
     )
     failures = [one for one in rows if one["failed"]]
     if failures:
@@ -340,10 +342,10 @@ def _listed(policies: Sequence[str]) -> str:
 def advice(rows: Sequence[Row]) -> tuple[bool, str]:
     """Whether EOFD-MLogB is the right choice on a problem, and why, from the rows of the problem.
 
-    It is right where its regret is certain to be OFUL-MLogB's or less, and nothing but a sketch has such a
-    regret at no more than its time. OFUL-MLogB itself counts as slower from the factor `FASTER` on. Where
-    EOFD-MLogB has certainly less regret than OFUL-MLogB, only policies that have certainly less, too, are in
-    its way.
+    It is right where its regret is certain to be OFUL-MLogB's or less, and no policy but a sketch has such a
+    regret in no more time. OFUL-MLogB itself counts as slower from the factor `FASTER` on. Where
+    EOFD-MLogB has certainly less regret than OFUL-MLogB, it is compared only with policies of which this
+    is certain as well.
     """
     by_name = {one["policy"]: one for one in rows}
     eofd, reference = by_name["eofd-compiled"], by_name[REFERENCE]
@@ -356,18 +358,17 @@ def advice(rows: Sequence[Row]) -> tuple[bool, str]:
     less, speed = eofd["verdict"] == LESS, reference["ms"] / eofd["ms"]
     if not less and speed < FASTER:
         return False, (
-            f"the full matrix has the same regret, and a round of it takes {speed:.2g} times EOFD's time"
+            f"its regret is OFUL-MLogB's, but a round of OFUL-MLogB takes only {speed:.2g} times its time"
         )
     as_good = [one for one in equal_policies(rows) if one["verdict"] == LESS or not less]
     cheap = [one for one in as_good if one["ms"] <= eofd["ms"] and _FAMILY[one["policy"]] != "sketch"]
     if cheap:
-        others = f" and {len(cheap) - 2} more policies" if len(cheap) > 2 else ""
         verb = "has" if len(cheap) == 1 else "have"
-        names = _listed([one["policy"] for one in cheap[:2]]) + others
+        names = _some([one["policy"] for one in cheap])
         if less:
             return (
                 False,
-                f"like EOFD, {names} {verb} certainly less regret than the full matrix, in no more time",
+                f"like EOFD-MLogB, {names} {verb} certainly less regret than OFUL-MLogB, in no more time",
             )
         return False, f"{names} {verb} the same regret in no more time"
     if less:
@@ -376,6 +377,13 @@ def advice(rows: Sequence[Row]) -> tuple[bool, str]:
             f"certainly less regret than OFUL-MLogB ({_difference(eofd)}), as nothing else has in its time",
         )
     return True, f"OFUL-MLogB's regret ({_difference(eofd)}) in 1/{speed:.2g} of its time"
+
+
+def _some(policies: Sequence[str]) -> str:
+    """At most three policies in words: all of them, or two and how many more there are."""
+    if len(policies) > 3:
+        return f"{_listed(policies[:2])} and {len(policies) - 2} more policies"
+    return " and ".join(part for part in (_listed(policies[:-1]), name_of(policies[-1])) if part)
 
 
 def overall(found: Mapping[str, Sequence[Row]]) -> str:

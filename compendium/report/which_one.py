@@ -51,9 +51,10 @@ def page(runs: Mapping[str, Run]) -> str:
         "figure here is typed in.",
         "",
         f"The problems: {'; '.join(sizes)}. {given['n_rounds']:,} rounds, {given['n_trials']} streams, "
-        f"{given['n_points']} settings for each policy on {given['tuning_trials']} streams of their own. "
-        "There every optimistic policy has the width $\\sqrt\\beta = c\\sqrt\\lambda\\,S$ with a common grid "
-        "of the scale $c$, in place of its own theory's, which is played untuned.",
+        f"each policy tuned over at most {given['n_points']} settings on {given['tuning_trials']} other "
+        "streams. Every optimistic policy is tuned with the width "
+        "$\\sqrt\\beta = c\\sqrt\\lambda\\thinspace S$ and a common grid of the scale $c$; the width of its "
+        "own theory is played untuned.",
         "",
         "## Where EOFD-MLogB is the right choice, and where not",
         "",
@@ -110,7 +111,7 @@ def others(found: Mapping[str, Sequence[Row]]) -> list[str]:
     """What the problems say together of the other policies, of their theories and of tuning."""
     telling = {title: rows for title, rows in found.items() if _share(rows, REFERENCE) <= LEARNED}
     if not telling:
-        return ["On no problem OFUL-MLogB learned enough for a comparison."]
+        return ["On no problem did OFUL-MLogB learn enough for a comparison."]
     return [_everywhere(telling), _fastest(telling), _theories(found), _tuning(found), _failures(found)]
 
 
@@ -125,12 +126,12 @@ def _everywhere(telling: Mapping[str, Sequence[Row]]) -> str:
     }  # fmt: skip
     ranked = sorted(good, key=lambda name: -good[name])
     bad = [name for name in ranked if verdicts_of[name].count(MORE) == len(telling)]
-    told = ", ".join(f"{name_of(name)} on {good[name]}" for name in ranked if good[name])
+    told = "; ".join(f"{name_of(name)} on {good[name]}" for name in ranked if good[name])
     said = (
-        f"Of the policies that play all {len(telling)} problems on which OFUL-MLogB learns, its regret have "
+        f"OFUL-MLogB learns on {len(telling)} problems. Of the policies that play all of these, the "
+        f"following certainly have its regret or less: {told or 'none'}"
     )
-    said += f"for certain: {told or 'none'}"
-    return said + (f"; {', '.join(map(name_of, bad))} has certainly more on all of them." if bad else ".")
+    return said + (f". Certainly more on all of them: {'; '.join(map(name_of, bad))}." if bad else ".")
 
 
 def _fastest(telling: Mapping[str, Sequence[Row]]) -> str:
@@ -144,7 +145,7 @@ def _fastest(telling: Mapping[str, Sequence[Row]]) -> str:
         told.append(
             f"{name_of(first['policy'])} on {title} ({'itself' if itself else f'{factor} times as fast'})"
         )
-    return f"The fastest policy with OFUL-MLogB's regret is {'; '.join(told)}."
+    return f"The fastest policy that is certain to have OFUL-MLogB's regret or less is {'; '.join(told)}."
 
 
 def _theories(found: Mapping[str, Sequence[Row]]) -> str:
@@ -202,7 +203,7 @@ def short_form() -> str:
         [
             "## Which one should I use?",
             "",
-            f"{count} policies on {len(rows)} problems, each tuned on the same budget "
+            f"{count} policies, {len(rows)} problems, the same budget of tuning for all "
             f"([all of them, and a picture]({PAGE})). Is EOFD-MLogB the right choice?",
             "",
             *verdicts(rows),

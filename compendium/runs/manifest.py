@@ -89,7 +89,7 @@ class Experiment(BaseModel):
     data: list[DataName] = []
     parameters: Parameters = {}
     grid: dict[str, Annotated[list[Any], Field(min_length=1), AfterValidator(_distinct)]] = {}
-    #: By parameter of the grid, its value and a profile: what the runs with that value have for themselves.
+    #: By parameter of the grid, its value and a profile: the parameters of the runs with that value alone.
     per_value: dict[str, dict[str, dict[Name, Parameters]]] = {}
     limits: Limits = {}
     profiles: Annotated[dict[Name, Parameters], Field(min_length=1)]

@@ -71,8 +71,9 @@ def step_by_diagonal(
 ) -> tuple[int, Array, float, Array, float]:
     """The projected step, in O(Kd), with the numbers of `Settings`.
 
-    Returns the state, the new parameter, the multiplier, the diagonal of the Jacobian there, and a lower
-    bound of the larger one of the largest eigenvalues of the Hessians at the old and at the new parameter.
+    Returns the state, the new parameter, the multiplier, the diagonal of the Jacobian at the new parameter,
+    and a lower bound of the largest eigenvalue of the loss's Hessian at the old or at the new parameter,
+    whichever is larger.
     """
     settings, (K, d), multiplier = Settings(*numbers), parameter.shape, 0.0
     loss, square = loss_at(parameter, action, outcome), dot(action, action)
@@ -104,7 +105,7 @@ def step_by_diagonal(
 def _project(point: Array, diagonal: Array, action: Array, factor: Array, settings: Settings) -> Projection:
     """`projection.project_onto_ball` with Newton's steps only, each of which takes O(Kd).
 
-    The search starts at 0, where the point is known and its slope is that of the step's own matrix.
+    The search starts at the multiplier 0, whose point is the one that is to be projected.
     """
     K, d = point.shape
     image, inner = point.copy(), np.empty(K)

@@ -172,7 +172,7 @@ class Rival(ScoringPolicy):
     @property
     @abstractmethod
     def progress(self) -> Progress:
-        """What a given `radius` may depend on. No steps are taken here, so that the step size is NaN."""
+        """What a given `radius` may depend on; the step size is NaN, since no policy here takes steps."""
 
 
 class Unsaved:
@@ -191,7 +191,7 @@ class Unsaved:
 def as_rule(
     method: str, radius: Any, scale: float, *, observes_movement: bool = False, adds_up: bool = False
 ) -> Radius:
-    """Return a rule that was given in place of a policy's own theory, or raise if it does not fit.
+    """Return the rule for the radius that was given in place of a policy's own theory, or raise an error.
 
     Parameters
     ----------
@@ -200,9 +200,9 @@ def as_rule(
     radius : Radius
         The rule.
     scale : float
-        The policy's own scale, which is for its theory alone.
+        The policy's own scale, which multiplies the width of its theory and no other one.
     observes_movement, adds_up : bool
-        Whether the policy sums the movements of its steps, and what the rule's `increment` returns.
+        Whether the policy adds up the movements of its steps, and what the rule's `increment` returns.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 r"""What the maximum-likelihood policies have in common: they keep all rounds and refit the estimate to them.
 
 The theory of these policies has a new estimate in every round. Here a refit waits until the number of rounds
-has grown by a factor, and in between the Hessian of each round is added at the present estimate. The costs of
-a game of T rounds then are those of :math:`O(\log T)` refits and of T changes of rank K of an inverse.
+has grown by a factor. In between, the Hessian of each round at the present estimate is added. A game of T
+rounds then costs :math:`O(\log T)` refits and T changes of rank K of an inverse.
 """
 
 from __future__ import annotations
@@ -57,13 +57,21 @@ def likelihood_ratio_radius(
 def likelihood_ratio_width(
     n_outcomes: int, n_features: int, rounds: int, norm_bound: float, regularization: float, confidence: float
 ) -> float:
-    r"""The squared radius of the ellipsoid around the ridge estimate in the ball, for actions of norm at most
-    1.
+    r"""The squared radius of the ellipsoid around the ridge estimate that holds the true parameter.
 
-    .. math:: \|W_* - \hat W\|^2_{H(\hat W)} \le 2(1 + MS)\bigl(\tfrac12\lambda S^2 + \beta^{LR}\bigr),
+    .. math:: \|W_* - \hat W\|^2_{H(\hat W)} \le 2(1 + MS)\bigl(\tfrac12\lambda S^2 + \beta^{LR}_t\bigr),
               \qquad M = \sqrt2 \ (1 \text{ for } K = 1)
 
-    The derivation is that of `MNLUCB2`.
+    Here :math:`W_*` is the true parameter, :math:`\hat W` the ridge estimate in the ball of radius S, H the
+    Hessian of its loss, and :math:`\beta^{LR}_t` the `likelihood_ratio_radius` with :math:`\mathrm{Lip} = M`.
+    Actions have a norm of at most 1. The derivation is that of `MNLUCB2`.
+
+    Parameters
+    ----------
+    n_outcomes, n_features, rounds : int
+        K, d and t, the number of rounds behind the estimate.
+    norm_bound, regularization, confidence : float
+        S, :math:`\lambda` and :math:`\delta`.
     """
     M = 1.0 if n_outcomes == 1 else math.sqrt(2.0)
     ratio = likelihood_ratio_radius(n_outcomes * n_features, rounds, norm_bound, M, confidence)
@@ -162,7 +170,7 @@ class BatchRival(Rival):
 
 
 class SecondOrderRival(BatchRival):
-    r"""A batch policy with a bonus of second order; subclasses implement `_squared_width`, their theory.
+    r"""A batch policy with a bonus of second order; subclasses implement their theory in `_squared_width`.
 
     .. math:: r^\top\sigma(\hat Wx) + \sqrt{\beta_t}\,\|(\nabla\sigma(\hat Wx)\,r) \otimes x\|_{H_t^{-1}}
               + c\,\beta_t\,\|(I \otimes x)^\top H_t^{-1}(I \otimes x)\|_2,
@@ -224,15 +232,16 @@ class SecondOrderRival(BatchRival):
 
 
 def second_order_bonus(slopes: Array, blocks: Array, beta: float, second_order: float) -> Array:
-    r"""The bonus :math:`\sqrt{\beta\,v^\top Av} + c\,\beta\,\|A\|_2` of n actions; its first term alone for K
-    = 1.
+    r"""The bonus of second order of n actions, (n,).
+
+    .. math:: \sqrt{\beta\,v^\top Av} + c\,\beta\,\|A\|_2, \qquad \sqrt{\beta\,A} \quad (K = 1)
 
     Parameters
     ----------
     slopes : (n, K) array
         v, the gradients of the reward in the logits, or 1 for K = 1.
     blocks : (n, K, K) array
-        A.
+        :math:`A = (I \otimes x)^\top H^{-1}(I \otimes x)` of each action x.
     beta, second_order : float
         :math:`\beta` and c.
     """

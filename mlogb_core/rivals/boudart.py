@@ -23,11 +23,14 @@ class Boudart(BatchRival):
     r"""Explore until the logits are known to within a range of 1, then learn by optimistic mirror descent.
 
     *Phase 1* plays :math:`\arg\max_x \|x\|_{V^{-1}}`, :math:`V = \lambda I + \frac1\kappa\sum_s x_sx_s^\top`,
-    until :math:`2\sqrt{2\gamma}\max_x\|x\|_{V^{-1}} \le 1`. Then the maximum-likelihood estimate in the ball
-    is the centre of the set :math:`\|W - \hat W\|^2_{I \otimes V} \le \gamma`, which holds the true
-    parameter:
+    until :math:`2\sqrt{2\gamma}\max_x\|x\|_{V^{-1}} \le 1`, where :math:`1/\kappa` is the smallest curvature
+    of the link. Then the maximum-likelihood estimate :math:`\hat W` in the ball is the centre of the set
+    :math:`\|W - \hat W\|^2_{I \otimes V} \le \gamma`, which holds the true parameter:
 
-    .. math:: \gamma = 2(1 + MS)\bigl(\tfrac12\lambda S^2 + \beta^{LR}\bigr).
+    .. math:: \gamma = 2(1 + MS)\bigl(\tfrac12\lambda S^2 + \beta^{LR}_t\bigr), \qquad
+              M = \sqrt2 \ (1 \text{ for } K = 1),
+
+    with the `likelihood_ratio_radius` :math:`\beta^{LR}_t`.
 
     *Phase 2* starts from :math:`W = \hat W` and :math:`H = I \otimes V`, takes the proximal Newton step of
     the paper's own policies with :math:`\eta = \tfrac32`, projected onto that set, and plays the best score
@@ -40,13 +43,13 @@ class Boudart(BatchRival):
     n_features, rewards, norm_bound, confidence, feature_bound, tie_tolerance
         As in `BatchRival`.
     scale : float
-        Factor of the widths :math:`\sqrt\gamma`, where it ends phase 1, and :math:`\sqrt{\beta_t}`. The set
-        of phase 2 has its full size.
+        Factor of :math:`\sqrt\gamma` in the condition that ends phase 1, and of :math:`\sqrt{\beta_t}` in the
+        score. The set of phase 2 is not scaled.
     radius : Radius, optional
-        As in `Rival`. The rule's :math:`\beta_t` replaces :math:`\gamma` where that ends phase 1, and
+        As in `Rival`. What the rule gives replaces :math:`\gamma` in the condition that ends phase 1, and
         :math:`\beta_t` in the score. Both are squared widths: :math:`\gamma` in the norm of
-        :math:`I \otimes V`, and :math:`\beta_t` in that of H, which starts as it. The set of phase 2 keeps
-        its size.
+        :math:`I \otimes V`, and :math:`\beta_t` in that of H, which starts as :math:`I \otimes V`. The set of
+        phase 2 is not changed.
     regularization : float, optional
         By default :math:`\lambda = 2/S^2`.
     second_order : float, optional
@@ -69,16 +72,17 @@ class Boudart(BatchRival):
     Notes
     -----
     Only the abstract was found. It says that the set of actions is fixed, that the regret is
-    :math:`\tilde O(Rd\sqrt{KT/\kappa_*})`, and that the method explores, then learns, at a cost per round
+    :math:`\tilde O(Rd\sqrt{KT/\kappa_*})`, with the norm R of the rewards and a constant
+    :math:`\kappa_* \ge 1` of the problem, and that the method explores, then learns, at a cost per round
     that does not grow with t. Both phases are reconstructed from that and from a third party's version for
-    assortments, and all constants are choices of this project: :math:`\gamma` is the likelihood-ratio radius
-    of `MNLUCB2`, since :math:`I \otimes V \preceq H(\hat W)`; :math:`\kappa` is exact; :math:`\beta_t` is the
-    observed radius of the paper's own policies with :math:`\gamma` in place of :math:`\lambda S^2`. The ball
-    is dropped in phase 2. In coordinates :math:`U = (W - \hat W)V^{1/2}`, :math:`\tilde x = V^{-1/2}x` the
+    assortments, and all constants are choices of this project: :math:`\gamma` is the squared radius of
+    `MNLUCB2`, since :math:`I \otimes V \preceq H(\hat W)`; :math:`\kappa` is exact; :math:`\beta_t` adds up
+    determinants as `LogDetRadius` does, with :math:`\gamma` in place of :math:`\lambda S^2`. Phase 2 does not
+    project onto the ball. In coordinates :math:`U = (W - \hat W)V^{1/2}`, :math:`\tilde x = V^{-1/2}x` the
     set is a ball and H starts as I, so that the step and the projection are those of `DenseCurvature`.
 
     Phase 1 takes some :math:`8\kappa\gamma d` rounds. At S = 10 that is more than any game here has, and the
-    policy then explores to the end unless `scale` is small or `exploration` is given.
+    policy then explores to the end unless `scale` or the given `radius` is small, or `exploration` is given.
     """
 
     def __init__(
@@ -120,7 +124,7 @@ class Boudart(BatchRival):
 
     @property
     def beta(self) -> float:
-        r"""The squared width :math:`\beta_t` of phase 2: the theory's with the scale, or the given one."""
+        r"""The squared width :math:`\beta_t` of phase 2: the theory's with the scale, or that of the rule."""
         if self.radius is not None:
             return self.radius.value(self.progress)
         eta = _STEP_SIZE

@@ -26,10 +26,11 @@ class SketchedLinearBandit(Rival):
 
     .. math:: x_t = \arg\max_x\ \hat\theta_t^\top x + \mathsf b_t\,\|x\|_{Z_t^{-1}}, \qquad
               \hat\theta_t = Z_t^{-1}\sum_{s<t}(r_{y_s} - \bar r)\,x_s, \qquad
-              Z_t = (\lambda + c\rho)I + S_t^\top S_t
+              Z_t = (\lambda + c\rho)I + B_t^\top B_t
 
-    with the sketch :math:`S_t` of the rows :math:`x_s`, its accumulated error :math:`\rho`, the share c, and
-    the exact sum in :math:`\hat\theta_t`.
+    with the Frequent Directions sketch :math:`B_t` of the rows :math:`x_s`, s < t, the sum :math:`\rho` of
+    what its shrinks have subtracted, and the share c of it that goes to the ridge. The sum in
+    :math:`\hat\theta_t` is exact.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ class SketchedLinearBandit(Rival):
 
     @property
     def width(self) -> float:
-        r""":math:`\mathsf b_t` of a round: the theory's with the scale, or that of the given radius."""
+        r""":math:`\mathsf b_t` of the coming round: the theory's times the scale, or the given rule's."""
         if self.radius is not None:
             return math.sqrt(self.radius.value(self.progress))
         return self.scale * self._theory_width()
@@ -102,7 +103,7 @@ class SketchedLinearBandit(Rival):
 
     @property
     def progress(self) -> Progress:
-        """What a given `radius` may depend on, with one outcome, the reward; the step size is NaN."""
+        """What a given `radius` may depend on, with K = 1 for the one reward; the step size is NaN."""
         sketch, S = self.curvature, self.norm_bound
         ridge = sketch.regularization
         return Progress(
@@ -136,7 +137,7 @@ class SketchedLinearBandit(Rival):
         self.coefficients = self._solve(self._sum)
 
     def _solve(self, vector: Array) -> Array:
-        r""":math:`Z^{-1}v`: the library's step from 0 against v, without a ball and without a Jacobian."""
+        r""":math:`Z^{-1}v`: the Newton step from 0 along v, without a projection and with the Jacobian 0."""
         frame, zero = self.curvature.frame(vector), np.zeros((1, self.n_features))
         step = self.curvature.newton_step(frame, zero, -np.ones(1), np.zeros((1, 1)), 1.0, np.inf)
         return np.asarray(step.parameter[0])

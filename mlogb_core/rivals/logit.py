@@ -26,7 +26,7 @@ from mlogb_core.rivals.base import Unsaved, as_rule, binary_rewards, positive_or
 
 @dataclass(frozen=True)
 class LogitRadius(ABC):
-    r"""A squared radius that depends on the rounds through the log-determinant; subclasses say how.
+    r"""A squared radius that depends on the rounds through :math:`\ln\det(H_t/\lambda)`; subclasses say how.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class LogitRadius(ABC):
         return self.scale**2 * self.squared(progress, progress.surplus or 0.0)
 
     def weight(self, played: PlayedRound) -> float:
-        r""":math:`g_s`, here :math:`\sigma'(w_{s+1}^\top x_s)`, the one of the loss's Hessian."""
+        r""":math:`g_s`, here :math:`\sigma'(w_{s+1}^\top x_s)`: that of the loss's Hessian after the step."""
         return float(jacobian(outcome_probabilities(played.after))[0, 0])
 
     def increment(self, played: PlayedRound) -> float:
@@ -100,12 +100,12 @@ class LogitOptimist(Unsaved, OptimisticPolicy):
     ------
     ValueError
         If an argument is out of range, if the rewards are those of more than two outcomes, or if the rule
-        needs movements that the policy does not sum up.
+        needs movements that the policy does not add up.
     """
 
     #: The radius of the theory.
     theory: ClassVar[type[LogitRadius]]
-    #: Whether it sums up the movements of its steps, on which some rules for the radius depend.
+    #: Whether it adds up the movements of its steps, on which some rules for the radius depend.
     observes_movement: ClassVar[bool] = False
 
     def __init__(

@@ -69,7 +69,7 @@ def test_what_is_said_of_a_goal(rows, outcome, said):
     assert found["outcome"] == outcome
     assert (found["allowed"], found["rank"]) == (0.1, {SKETCH: 5.0})
     text = obstacle("A", found, LABELS)
-    assert text.startswith("- A, a round may take 0.1 ms for the goal of 2 times")
+    assert text.startswith("- A, a round may take 0.1 ms to meet the goal (2 times as fast)")
     assert said in text
 
 
