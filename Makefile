@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 EXTRAS := fast compendium book lab cluster browser test
 PEERS := 'bayesianbandits>=1.5' 'mabwiser>=2.7.4' 'vowpalwabbit>=9.11'
-PYTEST = PYTHONPATH=$(CURDIR)/.ci/without $(BIN)/python -m pytest -n $(JOBS) --dist loadscope
+PYTEST = PYTHONPATH="$(CURDIR)/.ci/without$${PYTHONPATH:+:$$PYTHONPATH}" $(BIN)/python -m pytest -n $(JOBS) --dist loadscope
 
 # Thread counts change the last digits of BLAS results, and two workers on two cores need no more.
 export OMP_NUM_THREADS := 1

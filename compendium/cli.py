@@ -149,13 +149,16 @@ def run(
             raise UsageError(f"--cluster must be an address such as tcp://10.0.0.5:8786, got {cluster!r}")
         orders = Orders(jobs=jobs, shard=part, cluster=cluster or None, plan_only=dry_run)
     failures = []
-    for one, point in [(name, point) for name in names for point in points[name]]:
+    asked = [(name, point) for name in names for point in points[name]]
+    # A part that was left out has no tables to draw again from, and the others have.
+    without_tables = (UsageError,) if redraw and len(asked) > 1 else ()
+    for one, point in asked:
         try:
             _run_point(
                 one, profile, overrides, point=point, jobs=jobs, again=again, orders=orders, redraw=redraw,
                 timeout=timeout,
             )  # fmt: skip
-        except (FailureError, OSError) as error:  # the other experiments and points are run
+        except (FailureError, OSError, *without_tables) as error:  # the other experiments and points are run
             if isinstance(error, AbsentDataError) and point:  # a part of the grid that nobody has named
                 typer.echo(f"{one}, {_shown(point)}: left out. {_message(error)}")
                 continue

@@ -86,6 +86,12 @@ class Radius(Protocol):
         """The rule and its numbers, for records; `radius_from` reads it back."""
 
 
+def is_radius(radius: Any) -> bool:
+    """Whether this is a `Radius`, and not the class of one, a number or a description."""
+    has_parts = callable(getattr(radius, "value", None)) and hasattr(radius, "needs_movement")
+    return has_parts and not isinstance(radius, type)
+
+
 class _Rule:
     """Base class of the library's rules, which gives them their description for records."""
 

@@ -334,7 +334,9 @@ class CompiledPolicy(OptimisticPolicy):
         curvature, (residual, factor) = self.curvature, loss_at(self.parameter, action, outcome)
         frame, numbers = curvature.frame(action), (self.step_size, self.norm_bound)
         parameter, multiplier, _ = curvature.newton_step(frame, self.parameter, residual, factor, *numbers)
-        return parameter, multiplier, loss_at(parameter, action, 0).factor
+        factor = loss_at(parameter, action, 0).factor
+        curvature._check_regularization(frame, factor)
+        return parameter, multiplier, factor
 
     def _step_by_inverse(self, action: Array, image: Array, outcome: int) -> tuple[Array, float]:
         """`DenseCurvature.newton_step` with kernels."""

@@ -149,7 +149,7 @@ class DyadicFrequentDirections(LowRankCurvature):
 
     def _is_exact(self, block: int) -> bool:
         """Whether the blocks up to this one have together room for all Kd directions."""
-        return 2 * self._size(block) - self.sketch_size >= self.n_outcomes * self.n_features
+        return 2 * self._size(block) - self.sketch_size >= self.n_directions
 
     def _is_full(self, block: int, columns: Array) -> bool:
         """Whether the columns of one more round would exceed the size of the block.
@@ -158,6 +158,7 @@ class DyadicFrequentDirections(LowRankCurvature):
         """
         return not self._is_exact(block) and columns.shape[1] + self.n_outcomes > self._size(block)
 
+    @np.errstate(under="ignore")
     def _keep(self, frozen: Array, columns: Array) -> None:
         """Keep the frozen blocks and the active one, and their sum as the core."""
         core = gram(columns.T)
@@ -166,9 +167,9 @@ class DyadicFrequentDirections(LowRankCurvature):
 
     def _reserve(self) -> None:
         """Move the basis to where there is room for the blocks up to the active one."""
-        size = self.n_outcomes * self.n_features
-        self.rank_bound = min(2 * self._size(self.block) - self.sketch_size, size)
-        rows = np.empty((min(self.rank_bound + self.n_outcomes, size), size))
+        K, most = self.n_outcomes, self.n_directions
+        self.rank_bound = min(2 * self._size(self.block) - self.sketch_size, most)
+        rows = np.empty((min(self.rank_bound + K, most), K * self.n_features))
         rows[: self.rank] = self.basis
         self._rows = rows
 

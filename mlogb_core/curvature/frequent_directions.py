@@ -84,10 +84,8 @@ class FrequentDirections(LowRankCurvature):
         super().__init__(n_outcomes, n_features, regularization)
         self.sketch_size = as_integer("sketch_size", sketch_size, minimum=1)
         self.buffer = as_integer("buffer", buffer, minimum=1)
-        size = self.n_outcomes * self.n_features
-        self.rank_bound = min(self.sketch_size + (self.buffer - 1) * self.n_outcomes, size)
         self.reserved = 0
-        self._rows = np.empty((min(self.rank_bound + self.n_outcomes, size), size))
+        self._make_room()
 
     @np.errstate(under="ignore")
     def add(self, frame: LowRankFrame, factor: Array, coordinates: Array | None = None) -> Array | None:
@@ -151,12 +149,18 @@ class FrequentDirections(LowRankCurvature):
         sketch.shrinkage = as_non_negative("shrinkage", take(state, "shrinkage"))
         return sketch
 
+    def _make_room(self) -> None:
+        """Bound the rank, and store as many rows as a round can need."""
+        K, most = self.n_outcomes, self.n_directions
+        self.rank_bound = min(self.sketch_size + (self.buffer - 1) * K, most)
+        self._rows = np.empty((min(self.rank_bound + K, most), K * self.n_features))
+
     def _is_due(self) -> bool:
         """Whether the rows of one more round would exceed those that are kept between rounds.
 
         A sketch with room for all Kd directions never shrinks.
         """
-        full = self.rank_bound == self.n_outcomes * self.n_features
+        full = self.rank_bound == self.n_directions
         return not full and self.reserved + self.n_outcomes > self.rank_bound
 
     def _dropped(self, values: Array) -> int:

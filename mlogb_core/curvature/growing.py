@@ -42,8 +42,8 @@ class GrowingFrequentDirections(FrequentDirections):
 
     def _grow(self, sketch_size: int, rank: int) -> None:
         """Raise m, and move the basis, of the given rank, to where there is room for m + K rows."""
-        size = self.n_outcomes * self.n_features
-        rank_bound = min(sketch_size, size)
-        rows = np.empty((min(rank_bound + self.n_outcomes, size), size))
+        K, most = self.n_outcomes, self.n_directions
+        rank_bound = min(sketch_size, most)
+        rows = np.empty((min(rank_bound + K, most), K * self.n_features))
         rows[:rank] = self._rows[:rank]
         self._rows, self.sketch_size, self.rank_bound = rows, sketch_size, rank_bound

@@ -14,7 +14,8 @@ the step returns these coordinates, and with them the next projection does witho
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -35,7 +36,7 @@ from mlogb_core._linalg import (
     row_products,
     whiten,
 )
-from mlogb_core._validation import Array, squared_lengths
+from mlogb_core._validation import Array, as_integer, squared_lengths
 from mlogb_core.curvature.base import Curvature, Step, step_weights
 from mlogb_core.projection import Resolvent, project_onto_ball
 
@@ -99,10 +100,14 @@ class LowRankCurvature(Curvature[LowRankFrame]):
         B, orthonormal rows. The rank r starts at 0.
     core : (r, r) array
         C, symmetric positive semidefinite.
+    n_directions : int
+        Kd, the largest rank that the basis can need. Where actions are given in coordinates, `n_features` is
+        the number of these, and d here is that of the features, which `change_features` leaves as it is.
     """
 
     def __init__(self, n_outcomes: int, n_features: int, regularization: float) -> None:
         super().__init__(n_outcomes, n_features, regularization)
+        self.n_directions = self.n_outcomes * self.n_features
         # The basis is the first r rows; the rows after them are room for the fresh directions of a round.
         self._rows: Array = np.empty((self.n_outcomes, self.n_outcomes * self.n_features))
         self.core: Array = np.empty((0, 0))
@@ -143,6 +148,24 @@ class LowRankCurvature(Curvature[LowRankFrame]):
         self.n_features = n_features
         self._rows = np.empty((len(self._rows), K * n_features))
         self._rows[:r] = new.reshape(r, K * n_features)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that `from_state` needs, as arrays and numbers."""
+        is_whole = self.n_directions == self.n_outcomes * self.n_features
+        return super().state_dict() | ({} if is_whole else {"n_directions": self.n_directions})
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Rebuild the curvature from `state_dict`."""
+        curvature = super().from_state(state)
+        if "n_directions" in state:
+            smallest = curvature.n_directions
+            curvature.n_directions = as_integer("n_directions", state["n_directions"], smallest)
+            curvature._make_room()
+        return curvature
+
+    def _make_room(self) -> None:
+        """Set what depends on the number of directions; here nothing does."""
 
     @np.errstate(under="ignore")
     def spectrum(self) -> Array:

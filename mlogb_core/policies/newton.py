@@ -38,7 +38,7 @@ from mlogb_core.curvature import Curvature
 from mlogb_core.curvature.base import curvature_class
 from mlogb_core.link import jacobian_factor, loss_residual, outcome_probabilities
 from mlogb_core.observed import PlayedRound
-from mlogb_core.radius import Progress, Radius, radius_from
+from mlogb_core.radius import Progress, Radius, is_radius, radius_from
 
 # In a ball of smaller radius S the slopes of the root search, which are of order S^3, can underflow.
 _SMALLEST_BALL = 1e-80
@@ -121,7 +121,7 @@ class NewtonPolicy(Owned, ABC):
         if self.norm_bound < _SMALLEST_BALL:
             raise ValueError(f"norm_bound must be at least {_SMALLEST_BALL:g}, got {norm_bound!r}")
         self.tie_tolerance = as_non_negative("tie_tolerance", tie_tolerance)
-        if not callable(getattr(radius, "value", None)):
+        if not is_radius(radius):
             raise ValueError(f"radius must be a Radius such as ConstantRadius(0.1), got {radius!r}")
         self.radius = radius
         #: d in the radius. It is that of the curvature, unless actions are given in other coordinates.

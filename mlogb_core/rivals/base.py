@@ -22,7 +22,7 @@ from mlogb_core._validation import (
     as_vector,
 )
 from mlogb_core.choice import TIE_TOLERANCE, choose
-from mlogb_core.radius import Progress, Radius
+from mlogb_core.radius import Progress, Radius, is_radius
 
 
 class ScoringPolicy(Owned, ABC):
@@ -209,7 +209,7 @@ def as_rule(
     ValueError
         If it is no rule, if the scale is not 1, or if the rule needs sums that the policy does not have.
     """
-    if not callable(getattr(radius, "value", None)):
+    if not is_radius(radius):
         raise ValueError(f"radius must be a Radius such as RidgeRadius(0.01), or None, got {radius!r}")
     if scale != 1.0:
         raise ValueError(

@@ -160,6 +160,16 @@ def test_a_projection_that_the_kernel_leaves_open(kind, step, monkeypatch):
     assert_same_play(plain, fast, np.random.default_rng(6), 30)
 
 
+def test_a_step_that_the_numpy_form_takes_is_checked_like_any_other():
+    """The kernel leaves the projection of the second step open; then the ridge is lost in the roundoff."""
+    for policy in pair("diagonal", 3, 2, 1, step_size=1.0):
+        policy.update([0.6e-75, 0.8e-75], 3)
+        before = policy.curvature.diagonal.copy()
+        with pytest.raises(ArithmeticError, match=r"round 2: regularization 1 is lost in the roundoff"):
+            policy.update([0.6e107, 0.8e107], 1)
+        assert np.array_equal(policy.curvature.diagonal, before)
+
+
 @pytest.mark.parametrize("kind", ["eofd", "oful"])
 def test_ties_go_to_the_lowest_index(kind):
     plain, fast = pair(kind, 3, 10, 6)

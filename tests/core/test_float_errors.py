@@ -108,6 +108,16 @@ def test_policies_play_the_same_whichever_error_is_raised(raising):
             assert np.isfinite(policy.scores(1e-200 * np.eye(D))).all()
 
 
+def test_a_state_is_read_whichever_error_is_raised(raising):
+    """Also that of a dyadic sketch whose columns have squares that underflow."""
+    policy = make_kind("dyadic_eofd", 2, D, 1, rewards=REWARDS, **SETTINGS)
+    policy.update(np.eye(D)[0], 1)
+    state = policy.state_dict()
+    state["curvature.columns"] = np.full_like(state["curvature.columns"], 1e-170)
+    assert state["curvature.columns"].size
+    assert_same_state(type(policy).from_state(state).state_dict(), state)
+
+
 def test_a_trial_is_played_whichever_error_is_raised(raising):
     environment = SyntheticEnvironment(D, REWARDS, parameter_norm=3000.0, decay=250.0)
     policies = {name: make() for name, make in makers()}

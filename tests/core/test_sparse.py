@@ -16,6 +16,8 @@ from mlogb_core import (
     TheoremRadius,
     budgeted_eofd,
     compensated_eofd,
+    doubling_eofd,
+    dyadic_eofd,
     eofd,
     first_order,
     oful,
@@ -231,6 +233,24 @@ def test_a_sketch_that_grows_is_given_more_coordinates(compiled):
     assert error <= 1e-12
     assert dense.curvature.rank_bound > 5
     assert sparse.features.n_state > 2 * (1 + 1)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("make", [doubling_eofd, dyadic_eofd])
+def test_a_sketch_may_be_given_more_room_than_there_are_coordinates(make, compiled):
+    """Before the first rebuild there are 13 of them, and the sketch has room for 16 directions, or 15."""
+
+    def small(d):
+        settings = SETTINGS | {"regularization": 0.01}
+        return make(d, [1.0], sketch_size=1, budget=0.5, compiled=compiled, **settings)
+
+    rng = np.random.default_rng(3)
+    sparse, dense, error = play_both(small, lambda t: sparse_rows(rng, 4, 5), 40, period=10)
+    assert error <= 1e-12
+    assert sparse.policy.curvature.rank_bound == dense.curvature.rank_bound > 32 - 2
+    sketch, again = sparse.policy.curvature, saved(sparse).policy.curvature
+    assert (again.n_directions, again.rank_bound) == (D, sketch.rank_bound)
+    assert again._rows.shape == sketch._rows.shape
 
 
 def test_an_explanation_is_that_of_dense_rows():

@@ -18,6 +18,18 @@ ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
 
 
+@pytest.mark.parametrize(("own", "kept"), [(None, ""), ("/one:/other", ":/one:/other")])
+def test_the_tests_see_the_own_path_of_the_user(own, kept):
+    """What is left out for the tests stands before it, and no folder is added where there is none."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MAKEFLAGS", "MFLAGS")}
+    environment |= {} if own is None else {"PYTHONPATH": own}
+    asked = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True, "check": True}
+    recipe = subprocess.run(["make", "-n", "test"], **asked).stdout
+    [setting] = re.findall(r"^(.*) \S+/python -m pytest", recipe, re.MULTILINE)
+    seen = subprocess.run(["sh", "-c", f"{setting} printenv PYTHONPATH"], **asked).stdout
+    assert seen.strip() == f"{ROOT}/.ci/without{kept}"
+
+
 @pytest.mark.slow
 def test_each_test_is_in_one_part(tmp_path):
     """A grid, a slow fixture, an experiment and marked tests, told apart by the rules of this suite."""

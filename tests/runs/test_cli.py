@@ -270,6 +270,17 @@ def test_a_point_that_finds_the_disk_full_does_not_stop_the_others(mlogb, root, 
     assert asked == [{"label": name} for name in "abc"]
 
 
+def test_a_point_without_tables_does_not_stop_the_others_from_being_drawn_again(mlogb, root):
+    """As after a run whose first points were left out, since their data were absent."""
+    make_project(root, STUDY)
+    set_grid(root, "{label: [a, b]}")
+    code, out, err = mlogb("run", "tiny", "--profile", "smoke", "--redraw")
+    assert (code, out) == (1, "")
+    assert [line.partition(": ")[0] for line in err.splitlines()] == ["label='a'", "label='b'"]
+    assert err.count("is not there, so there are no tables to draw it from") == 2
+    assert mlogb("run", "tiny", "--profile", "smoke", "--redraw", "-p", "label=a")[0] == 2
+
+
 @pytest.mark.slow
 def test_a_plan_of_a_notebook_without_a_study_keeps_nothing(mlogb, root):
     make_project(root, STUDY)

@@ -138,6 +138,18 @@ def test_what_is_no_rule_and_a_second_scale_are_refused(name):
         made(name, radius=RidgeRadius(0.1), scale=0.5)
 
 
+@pytest.mark.parametrize("name", [*ALL, "oful"])
+def test_a_class_of_rules_and_half_a_rule_are_refused(name):
+    class Half:
+        def value(self, progress):
+            return 1.0
+
+    for radius in (RidgeRadius, Half()):
+        common = {"regularization": LAM, "norm_bound": S, "radius": radius}
+        with pytest.raises(ValueError, match="radius must be a Radius such as"):
+            oful(D, [1.0], step_size=1.0, **common) if name == "oful" else made(name, radius=radius)
+
+
 @pytest.mark.parametrize(
     ("name", "rule"),
     [(name, rule) for name in ALL if name != "glb-omd" for rule in (TheoremRadius(0.1), LogDetRadius(0.1))]
