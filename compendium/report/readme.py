@@ -217,13 +217,8 @@ def _time() -> str:
 
 
 def _equal_regret() -> str:
-    """The sentence on memory at equal regret, from the findings of all its runs.
-
-    The run on the ratings of lectures may be missing: it needs data that are not part of the project.
-    """
-    recorded = {(run.record.get("point") or {}).get("case") for run in find_runs("equal_regret", "paper")}
-    cases = ["synthetic", "real", *({"lectures"} & recorded)]
-    runs = [only_run("equal_regret", case) for case in cases]
+    """The sentence on memory at equal regret, from the findings of all its runs."""
+    runs = [only_run("equal_regret", case) for case in ("synthetic", "real", "lectures")]
     rows = [row for run in runs for row in run.record["study"]["findings"]["smallest"]]
     return equal_regret.sentence(rows)
 

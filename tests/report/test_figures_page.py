@@ -97,12 +97,7 @@ def test_headings_are_words_and_lead_to_one_place():
 
 
 def test_every_heading_is_of_a_figure():
-    """Those of the lectures are described before their run is recorded."""
-    recorded = any(
-        run.record["point"] == {"case": "lectures"} for run in runs.find_runs("equal_regret", "paper")
-    )
-    words = {name for name in figures_page.WORDS if recorded or not name.endswith("_lectures")}
-    assert words == set(SIDECARS)
+    assert set(figures_page.WORDS) == set(SIDECARS)
 
 
 def test_every_figure_that_is_described_is_drawn_somewhere():
