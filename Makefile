@@ -14,6 +14,8 @@ PYTEST = PYTHONPATH="$(CURDIR)/.ci/without$${PYTHONPATH:+:$$PYTHONPATH}" $(BIN)/
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
+# The tests start many processes, each of which would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup reproduce test test-all test-kernels test-browser test-very-slow mutants mutants-claims claims data peers book explorer bench lint notebooks readme lab lock clean

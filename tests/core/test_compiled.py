@@ -124,6 +124,7 @@ def test_a_ridge_factor_that_does_not_exist_is_named_alike(place):
             policy.select(np.eye(9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [0, 10**6])
 @pytest.mark.parametrize("kind", ["eofd", "compensated_eofd", "budgeted_eofd", "dyadic_eofd"])
 def test_products_by_blas_and_in_loops(kind, limit, monkeypatch):

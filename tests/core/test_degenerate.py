@@ -122,6 +122,7 @@ def rough_rounds(draw):
     return K, d, m, changes, [np.array([scale * pool[i] for i, scale in rows]) for rows in sets]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SKETCHES)
 def test_rough_rounds_play_the_literal_algorithm(kind):
     @given(rough_rounds())
@@ -139,6 +140,7 @@ def test_rough_rounds_play_the_literal_algorithm(kind):
 # Sizes ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.each_value
 @pytest.mark.parametrize("size", ["1", "Kd - 1", "Kd", "Kd + 5"])
 @pytest.mark.parametrize(("K", "d"), [(1, 9), (1, 1), (3, 5), (12, 1), (12, 3)])

@@ -380,6 +380,7 @@ def test_a_worker_with_another_version_of_the_library_is_refused(workers, tmp_pa
     assert stored(tmp_path / "trials") == set()
 
 
+@pytest.mark.slow
 def test_an_address_at_which_no_scheduler_answers(tmp_path, monkeypatch):
     monkeypatch.setattr(execution, "_CONNECT", 0.5)
     for address in (f"tcp://127.0.0.1:{free_port()}", "no address at all"):

@@ -94,6 +94,7 @@ def test_two_workers_give_the_same(assert_same, serial, tmp_path):
     assert len(stored(serial[1])) == N_FILES
 
 
+@pytest.mark.slow
 def test_computing_twice_measures_other_times(serial, tmp_path):
     """The tables are equal because times are not in them, and not because nothing was computed again."""
     again = STUDY.run(n_jobs=1, folder=tmp_path / "trials")

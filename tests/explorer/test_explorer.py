@@ -149,6 +149,7 @@ def test_the_controls_react():
     assert plt.get_fignums() == opened
 
 
+@pytest.mark.slow
 def test_the_controls_are_displayed_in_a_front_end_alone_and_stored_as_text(monkeypatch):
     pytest.importorskip("ipywidgets")
     shown = []

@@ -90,6 +90,7 @@ def test_zero_jobs_are_refused(mlogb):
     assert mlogb("run", "tiny", "--jobs", "0")[0] == 2
 
 
+@pytest.mark.slow
 def test_run_then_reuse_then_list(mlogb, root, monkeypatch):
     make_project(root, STUDY)
     with_data = MANIFEST.replace("    profiles:", "    data: [MNIST, InstEval]\n    profiles:")
@@ -145,6 +146,7 @@ def test_all_experiments_run_and_one_that_fails_stops_no_other(mlogb, root, monk
     assert asked == [(name, "smoke", {}, 3, True, None, point, False, None) for name, point in points]
 
 
+@pytest.mark.slow
 def test_failing_cell_exits_with_1(mlogb, root):
     make_project(root, cell("1 / 0"))
     code, out, err = mlogb("run", "tiny", "--profile", "smoke")

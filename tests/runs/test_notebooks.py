@@ -58,6 +58,7 @@ def edit(path: Path, change) -> None:
     path.write_text(notebooks.dumps(notebook))
 
 
+@pytest.mark.slow
 def test_building_twice_gives_the_same_bytes(built):
     assert built[1][0] == built[1][1]
 

@@ -43,6 +43,7 @@ def kept(forecast):
     return radius
 
 
+@pytest.mark.slow
 @pytest.mark.each_value
 @pytest.mark.parametrize("K", [1, 2])
 @pytest.mark.parametrize("forecast", FORECASTS)
