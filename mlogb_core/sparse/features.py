@@ -29,12 +29,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
 from mlogb_core._linalg import cholesky, invert_triangle
 from mlogb_core._ownership import Owned
 from mlogb_core._thresholds import WELL_OUTSIDE
-from mlogb_core._validation import Array, as_finite, as_integer, as_non_negative, take
+from mlogb_core._validation import (
+    Array,
+    as_finite,
+    as_integer,
+    as_non_negative,
+    as_sparse_action,
+    as_sparse_actions,
+    take,
+)
 
 # A direction in which less than this share of an action's length remains counts as part of the others.
 _RANK_TOLERANCE = 1e-13
@@ -123,6 +132,15 @@ class SparseFeatures(Owned):
         """Which rows of R are middle columns."""
         return slice(self._base, self._base + self.middle)
 
+    # -- checks
+    def checked_actions(self, actions: ArrayLike | csr_array) -> tuple[csr_array, Array]:
+        """`as_sparse_actions` for these features."""
+        return as_sparse_actions(actions, self.n_features)
+
+    def checked_action(self, action: ArrayLike | csr_array) -> tuple[csr_array, float]:
+        """`as_sparse_action` for these features."""
+        return as_sparse_action(action, self.n_features)
+
     # -- the map
     def coordinates(self, actions: csr_array) -> Array:
         """Coordinates of n actions, (n, size)."""
@@ -188,24 +206,13 @@ class SparseFeatures(Owned):
         if norm == 0.0:
             return result
         self._touch(action.indices)
-        products = self._products(action)[0] / norm
-        inside = self._rows[:u, :u] @ products
-        rest = 1.0 - float(inside @ inside)
-        if rest <= WELL_OUTSIDE or self.recent == self.period:
+        if self.recent == self.period:
             return self._extend_carefully(action, norm)
-        row = np.zeros(u + 1)
-        row[:u] = -(inside @ self._rows[:u, :u])
-        row[u] = 1.0
-        self._gram[u, :u] = self._gram[:u, u] = products
-        self._gram[u, u] = 1.0
+        inside, outside, longest = self._join(self._products(action)[0] / norm)
+        if outside == 0.0:
+            return self._extend_carefully(action, norm)
         self._is_dense[u] = False
-        overlap = self._rows[:u, :u] @ (self._gram[:u, : u + 1] @ row)
-        row[:u] -= overlap @ self._rows[:u, :u]
-        inside += overlap
-        outside = math.sqrt(float(row @ (self._gram[: u + 1, : u + 1] @ row)))
-        row /= outside
-        self._rows[u, : u + 1] = row
-        self._longest = max(self._longest, float(np.abs(row).sum()))
+        self._longest = max(self._longest, longest)
         s = self.recent
         start, end = int(self._starts[s]), int(self._starts[s]) + action.nnz
         if end > self._values.size:
@@ -249,6 +256,29 @@ class SparseFeatures(Owned):
         self.used += 1
         result[u] = norm * outside
         return result
+
+    def _join(self, products: Array) -> tuple[Array, float, float]:
+        """Write the last row of F and of R R' for a unit action with these products, (u,).
+
+        Returns its coordinates in U, (u,), the length outside and the sum of the absolute values of the row
+        of F. For an action near the span of U nothing is written and both numbers are 0.
+        """
+        u = self.used
+        inside = self._rows[:u, :u] @ products
+        if 1.0 - float(inside @ inside) <= WELL_OUTSIDE:
+            return inside, 0.0, 0.0
+        row = np.zeros(u + 1)
+        row[:u] = -(inside @ self._rows[:u, :u])
+        row[u] = 1.0
+        self._gram[u, :u] = self._gram[:u, u] = products
+        self._gram[u, u] = 1.0
+        overlap = self._rows[:u, :u] @ (self._gram[:u, : u + 1] @ row)
+        row[:u] -= overlap @ self._rows[:u, :u]
+        inside += overlap
+        outside = math.sqrt(float(row @ (self._gram[: u + 1, : u + 1] @ row)))
+        row /= outside
+        self._rows[u, : u + 1] = row
+        return inside, outside, float(np.abs(row).sum())
 
     def _touch(self, features: Any) -> None:
         """Give a place to features that no played action has had before."""

@@ -10,14 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
 from mlogb_core._ownership import Owned
-from mlogb_core._validation import (
-    Array,
-    as_integer,
-    as_outcome,
-    as_sparse_action,
-    as_sparse_actions,
-    take,
-)
+from mlogb_core._validation import Array, as_integer, as_outcome, as_sparse_action, take
 from mlogb_core.choice import choose
 from mlogb_core.curvature.low_rank import LowRankCurvature
 from mlogb_core.explanation import Explanation
@@ -143,12 +136,12 @@ class SparsePolicy(Owned):
 
     def scores(self, actions: ArrayLike | csr_array) -> Array:
         """Optimistic scores of all the actions, (n,); see `OptimisticPolicy.scores`."""
-        rows, squares = as_sparse_actions(actions, self.features.n_features)
+        rows, squares = self.features.checked_actions(actions)
         return self.policy.scores_of(self.features.coordinates(rows), squares)
 
     def explain(self, actions: ArrayLike | csr_array, interval_beta: float | None = None) -> Explanation:
         """What the score of each action consists of; see `OptimisticPolicy.explain`."""
-        rows, squares = as_sparse_actions(actions, self.features.n_features)
+        rows, squares = self.features.checked_actions(actions)
         return self.policy.explain_of(self.features.coordinates(rows), squares, interval_beta)
 
     def probabilities(self, actions: ArrayLike | csr_array) -> Propensities:
@@ -171,7 +164,7 @@ class SparsePolicy(Owned):
         ArithmeticError
             If a score overflows or a factorisation fails; the message names the round.
         """
-        rows, squares = as_sparse_actions(actions, self.features.n_features)
+        rows, squares = self.features.checked_actions(actions)
         action = self.policy.select_among(self.features.coordinates(rows), squares)
         entries = slice(rows.indptr[action], rows.indptr[action + 1])
         self._selected = SelectedRow(rows.indices[entries].copy(), rows.data[entries].copy())
@@ -187,7 +180,7 @@ class SparsePolicy(Owned):
         ArithmeticError
             If a factorisation fails; the message names the round. What the policy has learned is unchanged.
         """
-        row, square = as_sparse_action(action, self.features.n_features)
+        row, square = self.features.checked_action(action)
         outcome = as_outcome(outcome, self.policy.curvature.n_outcomes)
         if self.features.is_due():
             self._rebuild()

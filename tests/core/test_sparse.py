@@ -25,6 +25,7 @@ from mlogb_core import (
     thompson,
 )
 from mlogb_core.batch import select_many
+from mlogb_core.compiled.sparse import CompiledFeatures
 from mlogb_core.environments import SparseEnvironment
 from mlogb_core.literal import LiteralEOFD
 from mlogb_core.printed import PrintedEOFD
@@ -467,6 +468,13 @@ def raw(data, indices, indptr=(0, 2), d=D):
     return rows
 
 
+def rows_of(n, indptr):
+    """Rows with two entries and the given pointers."""
+    rows = csr_array((n, D))
+    rows.data, rows.indices, rows.indptr = np.ones(2), np.array([0, 3]), np.array(indptr)
+    return rows
+
+
 @pytest.mark.parametrize(
     ("actions", "message"),
     [
@@ -492,11 +500,14 @@ def raw(data, indices, indptr=(0, 2), d=D):
         (raw([1.0, 2.0], [0, D]), rf"actions must have indices in 0..{D - 1}, got {D}"),
         (raw([1.0, 2.0], [-1, 3]), r"actions must have indices in 0..399, got -1"),
         (raw([1.0, 2.0], [0, 3], (0, 3)), "actions must be a valid CSR array"),
+        (raw([1.0, 2.0], [0, 3], (1, 2)), "actions must be a valid CSR array"),
+        (rows_of(3, [0, 10**9, 2, 2]), "actions must be a valid CSR array"),
+        (rows_of(3, [0, 2, 1, 2]), "actions must be a valid CSR array"),
     ],
 )
-@pytest.mark.parametrize("is_sparse", [True, False])
-def test_what_is_no_action_set_is_refused_at_once(actions, message, is_sparse):
-    policy = SparsePolicy(maker(2, 4), D, 30) if is_sparse else maker(2, 4)(D)
+@pytest.mark.parametrize("form", ["sparse", "compiled", "dense"])
+def test_what_is_no_action_set_is_refused_at_once(actions, message, form):
+    policy = maker(2, 4)(D) if form == "dense" else SparsePolicy(maker(2, 4, form == "compiled"), D, 30)
     with pytest.raises(ValueError, match=message):
         policy.select(actions)
     assert policy.rounds == 0
@@ -506,7 +517,8 @@ def test_repeated_unsorted_and_zero_entries_mean_what_they_add_up_to():
     messy = raw([1.0, 0.0, 2.0, 0.5], [9, 4, 3, 9], (0, 4))
     before = messy.data.copy(), messy.indices.copy()
     clean = csr_array(([2.0, 1.5], ([0, 0], [3, 9])), shape=(1, D))
-    for make in (lambda: SparsePolicy(maker(1, 4), D, 30), lambda: maker(1, 4)(D)):
+    makers = [lambda: SparsePolicy(maker(1, 4), D, 30), lambda: maker(1, 4)(D)]
+    for make in (*makers, lambda: SparsePolicy(maker(1, 4, compiled=True), D, 30)):
         one, other = make(), make()
         for _ in range(3):
             one.update(messy, 1)
@@ -544,6 +556,64 @@ def test_what_is_no_action_is_refused_and_nothing_is_learned(action, message):
 def test_a_full_matrix_has_no_few_directions():
     with pytest.raises(ValueError, match="LowRankCurvature such as FrequentDirections, got DenseCurvature"):
         SparsePolicy(lambda d: oful(d, [1.0], **SETTINGS), 50)
+
+
+# -- kernels ---------------------------------------------------------------------------------------------
+
+
+def extended(kind):
+    """Features with dense and middle columns and recent actions, and some rows that touch these."""
+    rng = np.random.default_rng(6)
+    few = kind(D, 4, 40)
+    for _ in range(3):
+        for row in sparse_rows(rng, 30, 4):
+            few.extend(csr_array(row[None]), 1.0)
+        few.rebuild(np.linalg.qr(rng.standard_normal((few.used, 4)))[0], 4)
+    played = sparse_rows(rng, 35, 4)
+    for row in played:
+        few.extend(csr_array(2.0 * row[None]), 4.0)
+    assert few.middle
+    places = np.flatnonzero(few._place >= 0)
+    rows = np.concatenate((played, np.zeros((9, D))))
+    for row in rows[-9:]:
+        row[rng.choice(places, 11, replace=False)] = rng.standard_normal(11)
+    return few, csr_array(rows)
+
+
+def test_kernels_of_the_coordinates_compute_what_numpy_does(short_rebuilds):
+    (one, actions), (other, _) = extended(SparseFeatures), extended(CompiledFeatures)
+    expected = one.coordinates(actions)
+    assert np.abs(expected[:, : one.used]).max(axis=0).all()  # every row of F and of R takes part
+    np.testing.assert_allclose(other.coordinates(actions), expected, atol=1e-13)
+    u = one.used
+    np.testing.assert_allclose(other._rows[:u, :u], one._rows[:u, :u], atol=1e-13)
+    np.testing.assert_allclose(other._gram[:u, :u], one._gram[:u, :u], atol=1e-13)
+    assert other._longest == pytest.approx(one._longest, rel=1e-13)
+
+
+@np.errstate(over="ignore", invalid="ignore")  # for the run in which the kernels are not compiled
+def test_the_kernel_of_the_check_takes_exactly_what_is_in_order():
+    few, rng = CompiledFeatures(D, 5, 60), np.random.default_rng(6)
+    actions = sparse_rows(rng, 6, 7) * 3.0
+    actions[[0, 4]] = 0.0
+    rows = csr_array(actions)
+    rows.indices, rows.indptr = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
+    for whole in (rows, csr_array(actions)):
+        given, squares = few.checked_actions(whole)
+        assert given is whole
+        np.testing.assert_allclose(few._squares(whole), np.square(actions).sum(axis=1), rtol=1e-14)
+        np.testing.assert_array_equal(squares, few._squares(whole))
+    in_order = raw([1.0, 2.0], [0, D - 1])
+    assert few._squares(in_order) == [5.0]
+    for wrong in (
+        raw([1.0, 2.0], [3, 3]), raw([1.0, 2.0], [3, 2]), raw([1.0, 0.0], [3, 4]), raw([1, 2], [3, 4]),
+        raw([1.0, 2.0], [0, D]), raw([1.0, 2.0], [-1, 3]), raw([1.0, np.nan], [0, 3]),
+        raw([1.0, 2.0], [0, 3], (0, 1)), raw([1.0, 2.0], [0, 3], (1, 2)), rows_of(2, [0, 5, 2]),
+        raw([1.0, 1e200], [0, 3]), raw([1.0, 2.0], [0, 3], d=D + 1), csr_matrix(actions), actions,
+    ):  # fmt: skip
+        assert few._squares(wrong) is None
+    large = raw([1.0, 1e200], [0, 3])  # the square overflows and the number is finite
+    assert few.checked_actions(large)[1] == [np.inf]
 
 
 # -- the map ---------------------------------------------------------------------------------------------
