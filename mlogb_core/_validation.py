@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 def as_finite(name: str, value: ArrayLike) -> Array:
     """Return `value` as a contiguous float64 array, or raise if it holds anything but finite numbers."""
-    array = value if _is_plain(value) else _converted(name, value)
+    array = value if is_plain(value) else _converted(name, value)
     # A finite sum of squares proves that all numbers are finite; an infinite one may also be an overflow.
     if math.isfinite(np.vdot(array, array)):
         return array
@@ -30,7 +30,7 @@ def as_finite(name: str, value: ArrayLike) -> Array:
     return array
 
 
-def _is_plain(value: ArrayLike) -> TypeGuard[Array]:
+def is_plain(value: ArrayLike) -> TypeGuard[Array]:
     """Whether the array needs no conversion; skipping it saves most of the time of a check."""
     return (
         type(value) is np.ndarray
@@ -59,7 +59,7 @@ def as_actions(value: ArrayLike, n_features: int) -> tuple[Array, Array]:
 
     The check that all numbers are finite computes these lengths, and a policy needs them as well.
     """
-    actions = value if _is_plain(value) else _converted("actions", value)
+    actions = value if is_plain(value) else _converted("actions", value)
     if actions.ndim != 2 or actions.shape[0] < 1 or actions.shape[1] != n_features:
         hint = " (is the bias column missing?)" if actions.shape[-1:] == (n_features - 1,) else ""
         raise ValueError(

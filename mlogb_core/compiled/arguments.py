@@ -34,6 +34,8 @@ WITHOUT_FRAME = 1
 NOT_PROJECTED = 2
 #: The step overflows.
 OVERFLOW = 3
+#: The step is complete and the shrink that follows is not.
+NOT_SHRUNK = 4
 
 
 class Sketch(NamedTuple):

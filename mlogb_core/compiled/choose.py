@@ -12,10 +12,11 @@ import math
 import numpy as np
 
 from mlogb_core._validation import Array
-from mlogb_core.compiled.algebra import forward
+from mlogb_core.compiled.algebra import cholesky, forward
 from mlogb_core.compiled.arguments import NO_ACTION, Batch, Bonus, Candidates, Indices, Numbers, Search
 from mlogb_core.compiled.dense import inverse_blocks
 from mlogb_core.compiled.kernel import kernel
+from mlogb_core.compiled.link import estimates
 from mlogb_core.compiled.vectors import BLOCK, add_products, add_products_twice, dot
 
 
@@ -97,35 +98,58 @@ def largest_eigenvalue(block: Array) -> float:
 
 
 @kernel
-def choose_by_sketch(
-    actions: Array, squares: Array, value: Array, slopes: Array, rows: Array, ridge: Array, numbers: Numbers
-) -> tuple[int, float, int, Array]:
-    """The choice among `Candidates` over a `Sketch`, with the numbers of a `Bonus`.
+def candidates_of(actions: Array, squares: Array, parameter: Array, rewards: Array) -> Candidates:
+    """The scores without the bonus; an empty array of squared lengths lets them be computed here."""
+    if squares.size == 0:
+        squares = np.empty(actions.shape[0])
+        for a in range(squares.size):
+            squares[a] = dot(actions[a], actions[a])
+    value, slopes = estimates(actions, parameter, rewards)
+    return Candidates(actions, squares, value, slopes)
 
-    Returns the action, or `NO_ACTION` if a bound overflows; its margin; the number of actions scored; and the
-    image of the chosen action.
+
+@kernel
+def choose_by_sketch(
+    actions: Array,
+    squares: Array,
+    parameter: Array,
+    rewards: Array,
+    rows: Array,
+    core: Array,
+    ridge: Array,
+    numbers: Numbers,
+) -> tuple[int, float, int, Array, Array]:
+    """The choice among actions over a `Sketch`, with the numbers of a `Bonus`.
+
+    The factor in `ridge` may be empty if it is not known yet, and is then computed. Returns the action, or
+    `NO_ACTION` if a bound overflows or there is no such factor; its margin; the number of actions scored; the
+    image of the chosen action; and the factor.
     """
-    bonus = Bonus(*numbers)
-    candidates, (n, K) = Candidates(actions, squares, value, slopes), slopes.shape
-    search, images = start_search(candidates, bonus), np.zeros((n, K, ridge.shape[0]))
+    bonus, (n, K), r = Bonus(*numbers), (actions.shape[0], parameter.shape[0]), core.shape[0]
+    if ridge.shape[0] < r:
+        ridge, definite = cholesky(core, r, -bonus.regularization)
+        if not definite:
+            return NO_ACTION, np.inf, 0, np.empty((K, 0)), np.empty((0, 0))
+    candidates = candidates_of(actions, squares, parameter, rewards)
+    search, images = start_search(candidates, bonus), np.zeros((n, K, r))
     limit, action, margin = 2, NO_ACTION, np.inf
     while search.finite:
         index, action, margin = next_batch(candidates, search, bonus.tie_tolerance, limit)
         if index.size == 0:
             break
-        blocks = sketch_blocks(actions, squares, index, rows, ridge, bonus.regularization, images)
+        blocks = sketch_blocks(actions, candidates.squares, index, rows, ridge, bonus.regularization, images)
         score(candidates, search, bonus, index, blocks)
         limit *= 2
-    return action, margin, search.known.sum(), images[max(action, 0)].copy()
+    return action, margin, search.known.sum(), images[max(action, 0)].copy(), ridge
 
 
 @kernel
 def choose_by_inverse(
-    actions: Array, squares: Array, value: Array, slopes: Array, inverse: Array, numbers: Numbers
+    actions: Array, squares: Array, parameter: Array, rewards: Array, inverse: Array, numbers: Numbers
 ) -> tuple[int, float, int, Array]:
     """`choose_by_sketch` over the full matrix, of whose inverse the lower triangle is given."""
-    bonus = Bonus(*numbers)
-    candidates, (n, K) = Candidates(actions, squares, value, slopes), slopes.shape
+    bonus, (n, K) = Bonus(*numbers), (actions.shape[0], parameter.shape[0])
+    candidates = candidates_of(actions, squares, parameter, rewards)
     search, images = start_search(candidates, bonus), np.empty((n, K, inverse.shape[0]))
     limit, action, margin = 2, NO_ACTION, np.inf
     while search.finite:

@@ -13,14 +13,13 @@ from mlogb_core.compiled.arguments import (
     NOT_PROJECTED,
     OVERFLOW,
     Bonus,
-    Candidates,
     Indices,
     Loss,
     Numbers,
     Projection,
     Settings,
 )
-from mlogb_core.compiled.choose import next_batch, score, start_search
+from mlogb_core.compiled.choose import candidates_of, next_batch, score, start_search
 from mlogb_core.compiled.kernel import kernel
 from mlogb_core.compiled.link import loss_at
 from mlogb_core.compiled.ridge import largest_column
@@ -33,11 +32,11 @@ STEPS = 100
 
 @kernel
 def choose_by_diagonal(
-    actions: Array, squares: Array, value: Array, slopes: Array, diagonal: Array, numbers: Numbers
+    actions: Array, squares: Array, parameter: Array, rewards: Array, diagonal: Array, numbers: Numbers
 ) -> tuple[int, float, int, Array]:
     """`choose_by_sketch` over a diagonal matrix; the image of an action is the diagonal of A(x), (K, 1)."""
-    bonus = Bonus(*numbers)
-    candidates, (n, K) = Candidates(actions, squares, value, slopes), slopes.shape
+    bonus, (n, K) = Bonus(*numbers), (actions.shape[0], parameter.shape[0])
+    candidates = candidates_of(actions, squares, parameter, rewards)
     search, images = start_search(candidates, bonus), np.zeros((n, K, 1))
     limit, action, margin, inverse = 2, NO_ACTION, np.inf, _inverse(diagonal, 0.0)
     while search.finite:

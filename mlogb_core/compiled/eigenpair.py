@@ -40,9 +40,9 @@ _EPS = float(np.finfo(np.float64).eps)
 def smallest_eigenpair(matrix: Array) -> Pair:
     """Smallest eigenvalue and unit eigenvector of a positive semidefinite matrix, if they are certain."""
     if len(matrix) < BLOCKED:
-        return _smallest_by_kernel(matrix)
+        return smallest_by_kernel(matrix)
     n, shift = len(matrix) - 1, 0.0
-    for enough in (_ROUGHLY, 0.0):  # the same search as in `_smallest_by_kernel`, with LAPACK's factor
+    for enough in (_ROUGHLY, 0.0):  # the same search as in `smallest_by_kernel`, with LAPACK's factor
         leading = matrix[:n, :n].copy()
         leading.flat[:: n + 1] -= shift
         factor, info = dpotrf(leading.T, lower=1, clean=0, overwrite_a=1)
@@ -56,7 +56,8 @@ def smallest_eigenpair(matrix: Array) -> Pair:
 
 
 @kernel
-def _smallest_by_kernel(matrix: Array) -> Pair:
+def smallest_by_kernel(matrix: Array) -> Pair:
+    """`smallest_eigenpair` with the kernel's own factor."""
     n, shift = matrix.shape[0] - 1, 0.0
     for enough in (_ROUGHLY, 0.0):
         upper, definite = cholesky(matrix, n, shift)
@@ -105,7 +106,8 @@ def _secular_root(upper: Array, matrix: Array, shift: float, enough: float) -> t
             a = diagonal[0]
             root = math.sqrt((1.0 - a * corner) ** 2 + 4.0 * a * square)
             root = 2.0 * (corner - square) / (1.0 + a * corner + root)
-        root, weights, slope = _model_root(diagonal[: j + 1], off_diagonal, square, corner, root)
+        tolerance = max(0.1 * _EPS * scale, 0.01 * enough * abs(root))
+        root, weights, slope = _model_root(diagonal[: j + 1], off_diagonal, square, corner, root, tolerance)
         residual = abs(root * off_diagonal[j] * weights[j]) * math.sqrt(square / slope)
         if residual <= _EPS * math.sqrt(scale):
             if root > 4.0 * _EPS * scale:
@@ -126,49 +128,63 @@ def _secular_root(upper: Array, matrix: Array, shift: float, enough: float) -> t
 
 @kernel
 def _model_root(
-    diagonal: Array, off_diagonal: Array, square: float, corner: float, start: float
+    diagonal: Array, off_diagonal: Array, square: float, corner: float, start: float, tolerance: float
 ) -> tuple[float, Array, float]:
-    """The root, below the pole, of `corner - x - square * g[0]`, where (I - x T) g is the first unit vector.
+    r"""The root, below the pole, of `corner - x - square * g[0]`, where (I - x T) g is the first unit vector.
 
-    T is the tridiagonal matrix. Newton's method is safeguarded by a bracket. Also returned are g and the
-    negative of the derivative.
+    T is the tridiagonal matrix. Let :math:`\varphi(x)` be the last summand. Its reciprocal is smooth beyond
+    the pole too, and linear if there is no other pole. So :math:`1/\varphi` is replaced by its tangent, which
+    makes the equation quadratic, until a step is at most the tolerance; a bracket safeguards the steps. Also
+    returned are g and the negative of the derivative.
     """
     n, root = diagonal.size, start
     low, high = -np.inf, np.inf
     inverse, ratios, weights, slope = np.empty(n), np.empty(n), np.empty(n), 1.0
     for _ in range(60):
-        positive = True
+        poles = 0  # those below the point, by Sylvester's law
         for i in range(n):
             pivot, weights[i] = 1.0 - root * diagonal[i], 1.0
             if i > 0:
                 pivot -= ratios[i - 1] * root * off_diagonal[i - 1]
                 weights[i] = ratios[i - 1] * weights[i - 1]
             if not pivot > 0.0:
-                positive = False
-                break
+                poles += 1
             inverse[i] = 1.0 / pivot
             ratios[i] = root * off_diagonal[i] * inverse[i]
-        step = 0.0
-        if positive:
-            slope = 0.0
-            for i in range(n - 1, -1, -1):
-                weights[i] *= inverse[i]
-                if i + 1 < n:
-                    weights[i] += ratios[i] * weights[i + 1]
-                    slope += 2.0 * off_diagonal[i] * weights[i] * weights[i + 1]
-                slope += diagonal[i] * weights[i] * weights[i]
-            slope = 1.0 + square * slope
-            step = (corner - root - square * weights[0]) / slope
-            if abs(step) <= 4e-16 * abs(root):
-                break
-        if positive and step > 0.0:
+        growth = 0.0
+        for i in range(n - 1, -1, -1):
+            weights[i] *= inverse[i]
+            if i + 1 < n:
+                weights[i] += ratios[i] * weights[i + 1]
+                growth += 2.0 * off_diagonal[i] * weights[i] * weights[i + 1]
+            growth += diagonal[i] * weights[i] * weights[i]
+        slope = 1.0 + square * growth
+        step = _step_to_root(corner - root, square * weights[0], growth / weights[0])
+        if poles == 0 and abs(step) <= tolerance:
+            root += step  # Since the reciprocal is concave, this is not on the left of the root.
+            break
+        if poles == 0 and step > 0.0:
             low = root
         else:
             high = root
         root += step
-        if not (positive and root < high):
+        usable = poles == 0 or (poles == 1 and weights[0] < 0.0)
+        if not (usable and low < root < high):
             root = 0.5 * (high + low) if low > -np.inf else min(0.5 * high, 2.0 * high)
     return root, weights, slope
+
+
+@kernel
+def _step_to_root(gap: float, value: float, growth: float) -> float:
+    """The root t of gap - t = value / (1 - growth t) on the left of the pole 1 / growth.
+
+    The quadratic formula has two forms, of which one does not cancel.
+    """
+    total = 1.0 + gap * growth
+    root = math.sqrt((1.0 - gap * growth) ** 2 + 4.0 * growth * value)
+    if growth < 0.0:
+        root = -root
+    return 2.0 * (gap - value) / (total + root) if total * root > 0.0 else 0.5 * (total - root) / growth
 
 
 @kernel

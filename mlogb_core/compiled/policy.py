@@ -13,11 +13,13 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import LinAlgError
 from scipy.linalg.blas import dsymv, dsyrk
 
 from mlogb_core import _thresholds
 from mlogb_core._linalg import add_product, add_to_diagonal, cholesky, cholesky_solve, smallest_eigenpairs
-from mlogb_core._validation import Array
+from mlogb_core._validation import Array, is_plain
 from mlogb_core.choice import Choice
 from mlogb_core.compiled import algebra
 from mlogb_core.compiled.arguments import (
@@ -41,6 +43,7 @@ from mlogb_core.compiled.diagonal import choose_by_diagonal, step_by_diagonal
 from mlogb_core.compiled.eigenpair import BLOCKED, smallest_eigenpair
 from mlogb_core.compiled.link import estimates, loss_at
 from mlogb_core.compiled.ridge import step_by_ridge
+from mlogb_core.compiled.round import step_and_shrink
 from mlogb_core.compiled.shrink import shrink
 from mlogb_core.compiled.step import grown, movement, step, step_in_frame
 from mlogb_core.curvature import (
@@ -55,6 +58,7 @@ from mlogb_core.curvature import (
     RobustFrequentDirections,
 )
 from mlogb_core.curvature.base import check_regularization
+from mlogb_core.curvature.low_rank import LowRankCurvature
 from mlogb_core.policies.newton import Learned
 from mlogb_core.policies.optimistic import Estimate, OptimisticPolicy, Selected
 from mlogb_core.projection import Resolvent, project_by_lanczos, project_onto_ball
@@ -74,9 +78,8 @@ PLAYED = (
 )
 #: If the basis holds this many numbers and K > 1, BLAS computes the products with it.
 WIDE = 100_000
-#: From this order of the core on `smallest_eigenpair` is faster than LAPACK's driver.
-LARGE = 20
 _NO_ROWS = np.empty((0, 0))  # of a basis, and of the factor of a core
+_NO_SQUARES = np.empty(0)
 _TINY = 3  # number of features of the problem on which the kernels are compiled
 
 
@@ -128,26 +131,62 @@ class CompiledPolicy(OptimisticPolicy):
         value, slopes = estimates(actions, self.parameter, self.rewards)
         return Estimate(actions, squares, value, slopes)
 
+    @np.errstate(over="ignore", under="ignore")
+    def select(self, actions: ArrayLike) -> int:
+        """`OptimisticPolicy.select`, where a single kernel also checks a plain array of finite numbers."""
+        action, width = NO_ACTION, self._curvature.n_features
+        if is_plain(actions) and actions.ndim == 2 and len(actions) and actions.shape[1] == width:
+            action = self._select_by_kernel(actions, _NO_SQUARES)
+        return super().select(actions) if action == NO_ACTION else action
+
+    @np.errstate(over="ignore", under="ignore")
+    def select_among(self, actions: Array, squares: Array) -> int:
+        """`OptimisticPolicy.select_among` by a single kernel."""
+        action = self._select_by_kernel(actions, squares)
+        return super().select_among(actions, squares) if action == NO_ACTION else action
+
+    def _select_by_kernel(self, actions: Array, squares: Array) -> int:
+        """The choice, or `NO_ACTION` if the kernel cannot make it, as where a sum overflows."""
+        try:
+            beta = self.beta
+            if beta == 0.0 or self._is_wide():
+                return NO_ACTION
+            actions = _writable(actions)
+            action, margin, scored, image = self._choose(actions, squares, beta)
+        except (ArithmeticError, LinAlgError) as error:
+            raise self._named(error) from error
+        if action != NO_ACTION:
+            self.margin, self.evaluated = margin, scored
+            self._selected = Selected(actions[action].copy(), image)
+        return action
+
+    def _choose(self, actions: Array, squares: Array, beta: float) -> tuple[int, float, int, Array]:
+        """The action, its margin, the number of actions scored, and the image of the chosen one."""
+        curvature = self.curvature
+        given, numbers = (actions, squares, self._parameter, self.rewards), self._bonus_numbers(beta)
+        if isinstance(curvature, DenseCurvature):
+            return choose_by_inverse(*given, curvature.inverse, numbers)
+        if isinstance(curvature, GrowingRidge):
+            return choose_by_sketch(*given, _NO_ROWS, _NO_ROWS, _NO_ROWS, numbers)[:4]
+        if isinstance(curvature, DiagonalCurvature):
+            return choose_by_diagonal(*given, curvature.diagonal, numbers)
+        # The kernel computes the factor if it is not known, unless LAPACK is faster.
+        is_known = curvature._factor is not None or len(curvature.core) >= BLOCKED
+        view = curvature._rows, curvature.core, self._ridge() if is_known else _NO_ROWS
+        action, margin, scored, image, ridge = choose_by_sketch(*given, *view, numbers)
+        if ridge.size:
+            curvature._factor = ridge.T
+        return action, margin, scored, image
+
+    def _bonus_numbers(self, beta: float) -> Numbers:
+        """The numbers of `Bonus`."""
+        return beta, self._half_sum, self._curvature.ridge, self.tie_tolerance, _thresholds.SLACK
+
     def _best(self, estimate: Estimate) -> tuple[Choice, int, Selected | None]:
         beta = self.beta
-        if beta == 0.0:
-            return super()._best(estimate)
-        curvature = self.curvature
-        numbers = beta, self._half_sum, curvature.ridge, self.tie_tolerance, _thresholds.SLACK
-        if isinstance(curvature, DenseCurvature):
-            selection = choose_by_inverse(*estimate, curvature.inverse, numbers)
-        elif isinstance(curvature, GrowingRidge):
-            selection = choose_by_sketch(*estimate, _NO_ROWS, _NO_ROWS, numbers)
-        elif isinstance(curvature, DiagonalCurvature):
-            selection = choose_by_diagonal(*estimate, curvature.diagonal, numbers)
-        elif self._is_wide():
-            return self._best_by_blas(estimate, Bonus(*numbers))
-        else:
-            selection = choose_by_sketch(*estimate, curvature._rows, self._ridge(), numbers)
-        action, margin, scored, image = selection
-        if action == NO_ACTION:
-            return super()._best(estimate)  # A sum has overflowed; this raises if a score overflows too.
-        return Choice(action, margin), scored, Selected(estimate.actions[action].copy(), image)
+        if beta > 0.0 and self._is_wide():
+            return self._best_by_blas(estimate, Bonus(*self._bonus_numbers(beta)))
+        return super()._best(estimate)
 
     def _best_by_blas(self, estimate: Estimate, bonus: Bonus) -> tuple[Choice, int, Selected | None]:
         """`choose_by_sketch` with the products computed by BLAS."""
@@ -171,9 +210,9 @@ class CompiledPolicy(OptimisticPolicy):
         return 2  # Pruning costs nothing in a kernel.
 
     def _is_wide(self) -> bool:
-        """Whether products with K vectors at once are faster by BLAS than in a kernel."""
-        curvature = self.curvature
-        return bool(curvature.n_outcomes > 1 and curvature.image_cost >= WIDE)
+        """Whether products of a basis with K vectors at once are faster by BLAS than in a kernel."""
+        sketch = self._curvature
+        return sketch.n_outcomes > 1 and isinstance(sketch, LowRankCurvature) and sketch.image_cost >= WIDE
 
     def _ridge(self) -> Array:
         """The upper Cholesky factor R of `Sketch`, with contiguous rows: the transpose of the stored one."""
@@ -193,6 +232,10 @@ class CompiledPolicy(OptimisticPolicy):
         action, image = _writable(action), self._image_of(action)
         if image is None:
             image = self.curvature.images(action[None])[0]
+        if self._is_single():
+            learned = self._learn_by_kernel(action, image, outcome)
+            if learned is not None:
+                return learned
         parameter, multiplier, add = self._stepped(action, image, outcome)
         moved = 0.0, 0.0
         if self.radius.needs_movement:
@@ -200,6 +243,30 @@ class CompiledPolicy(OptimisticPolicy):
         surplus = self._surplus_of(action, outcome, parameter, moved[1])
         add()
         return Learned(parameter, moved, surplus=surplus)
+
+    def _is_single(self) -> bool:
+        """Whether one kernel can play an update: it drops one direction, and the radius asks for no more."""
+        sketch = self.curvature
+        return (
+            sketch.n_outcomes == 1
+            and getattr(type(sketch), "_dropped", None) is FrequentDirections._dropped
+            and sketch.rank_bound + 1 < BLOCKED
+            and not self.radius.needs_movement
+            and not self._adds_up
+        )
+
+    def _learn_by_kernel(self, action: Array, image: Array, outcome: int) -> Learned | None:
+        """The update by a single kernel, or None if it has to be done in several parts."""
+        sketch = self.curvature
+        size = sketch.sketch_size if sketch._is_due() else sketch.rank_bound + 1
+        view = sketch._rows, sketch.core, self._ridge()
+        state, parameter, core, discarded = step_and_shrink(
+            *view, self._parameter, action, image, outcome, self._numbers(), size
+        )
+        if state != DONE:
+            return None
+        sketch._end_round(core, discarded)
+        return Learned(parameter, (0.0, 0.0))
 
     def _stepped(self, action: Array, image: Array, outcome: int) -> tuple[Array, float, Callable[[], None]]:
         """The new parameter, the multiplier, and what adds the Hessian there to the curvature."""
@@ -367,7 +434,7 @@ class CompiledPolicy(OptimisticPolicy):
 
 def _smallest(core: Array, count: int) -> tuple[Array, Array]:
     """The smallest eigenvalues of a core, ascending, and their eigenvectors as rows."""
-    if count == 1 and len(core) >= LARGE:
+    if count == 1:
         value, vector, certain = smallest_eigenpair(core)
         if certain:
             return np.array([value]), vector[None]

@@ -273,11 +273,11 @@ def grown(core: Array, frame: Frame, factor: Array) -> Array:
         for i in range(K):
             axpy(factor[i, k], frame.inside[i], update[k, :r])
             axpy(factor[i, k], frame.outside[i], update[k, r:])
-    result = np.zeros((n, n))
+    result, columns = np.zeros((n, n)), update.T.copy()
     result[:r, :r] = core
     for i in range(n):
         # Both triangles are computed, with sums in the same order, so that they are equal to the bit.
-        add_rows(update[:, i].copy(), update, 0, n, result[i])
+        add_rows(columns[i], update, 0, n, result[i])
     return result
 
 

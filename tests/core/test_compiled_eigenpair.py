@@ -10,6 +10,8 @@ from test_compiled import assert_same_play, pair
 
 from mlogb_core.compiled import eigenpair
 from mlogb_core.compiled import policy as compiled_policy
+from mlogb_core.compiled import round as round_kernels
+from mlogb_core.compiled.arguments import NOT_SHRUNK
 
 
 def bordered(values, border, corner, seed):
@@ -79,17 +81,27 @@ def test_degenerate_cores_have_a_bottom_pair_or_none(matrix):
     assert_bottom_or_none(matrix)
 
 
-@pytest.mark.parametrize(("d", "m", "share"), [(150, 60, 0.95), (60, 19, 0.98), (80, 25, 0.98)])
-def test_the_same_play_with_a_core_that_lapack_does_not_see(d, m, share, monkeypatch):
-    """Nearly all cores have a certain pair; a root that has converged before its vector ends no search."""
-    found, find = [], eigenpair.smallest_eigenpair
-    monkeypatch.setattr(
-        compiled_policy, "smallest_eigenpair", lambda core: found.append(find(core)) or found[-1]
-    )
+@pytest.mark.parametrize("single", [True, False])
+@pytest.mark.parametrize(
+    ("d", "m", "share"), [(150, 60, 0.95), (60, 19, 0.98), (80, 25, 0.98), (30, 4, 0.98)]
+)
+def test_the_same_play_with_a_core_that_lapack_does_not_see(d, m, share, single, monkeypatch):
+    """Nearly all cores have a certain pair, whether a round's update is one kernel or several."""
+    found, find, update = [], eigenpair.smallest_eigenpair, round_kernels.step_and_shrink
+    if single:
+        monkeypatch.setattr(
+            compiled_policy, "step_and_shrink", lambda *given: found.append(taken := update(*given)) or taken
+        )
+    else:
+        monkeypatch.setattr(compiled_policy.CompiledPolicy, "_is_single", lambda policy: False)
+        monkeypatch.setattr(
+            compiled_policy, "smallest_eigenpair", lambda core: found.append(find(core)) or found[-1]
+        )
     plain, fast = pair("eofd", 1, d, m)
     assert_same_play(plain, fast, np.random.default_rng(3), 300)
-    assert len(found) > 200
-    assert sum(certain for _, _, certain in found) > share * len(found)
+    certain = [taken[0] != NOT_SHRUNK for taken in found] if single else [pair[2] for pair in found]
+    assert len(certain) > 200
+    assert sum(certain) > share * len(certain)
 
 
 def test_a_pair_found_at_once_is_not_taken_for_the_bottom_one():

@@ -60,7 +60,8 @@ def test_bounds_that_are_attained_prune_no_action_by_their_roundoff():
         blocks = compiled_choose.sketch_blocks(actions, squares, index, *sketch, bonus.regularization, images)
         compiled_choose.score(candidates, search, bonus, index, blocks)
         assert search.known.all()
-        found = compiled_choose.choose_by_sketch(*candidates, *sketch, tuple(bonus))
+        given = actions, squares, slopes_of, rewards, *sketch, np.empty((0, 0)), tuple(bonus)
+        found = compiled_choose.choose_by_sketch(*given)
         assert found[:2] == choose(search.scores, 0.0)
 
 
