@@ -18,6 +18,9 @@ SLACK = 1e-12
 #: If at least this share of an action's squared length lies outside the span of the sketch, one projection
 #: gives an orthonormal frame.
 WELL_OUTSIDE = 0.1
+#: If at least this share lies outside, a second projection removes what the first has left: four of sixteen
+#: digits. Below it the frame takes a rank decision.
+OUTSIDE = 1e-4
 #: Fresh directions count as orthogonal to the basis if no product with one of its rows exceeds this.
 OVERLAP = 4.0 * _EPS
 #: Below this squared length of an action, products lose digits to underflow.

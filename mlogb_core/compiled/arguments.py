@@ -100,6 +100,7 @@ class Settings(NamedTuple):
     roundoff: float
     smallest_square: float
     well_outside: float
+    outside: float
     overlap: float
 
 

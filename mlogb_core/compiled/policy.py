@@ -311,6 +311,7 @@ class CompiledPolicy(OptimisticPolicy):
             _thresholds.ROUNDOFF,
             _thresholds.SMALLEST_SQUARE,
             _thresholds.WELL_OUTSIDE,
+            _thresholds.OUTSIDE,
             _thresholds.OVERLAP,
         )
 

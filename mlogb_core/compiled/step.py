@@ -59,10 +59,10 @@ def step(
     sketch, played, settings = Sketch(rows, core, ridge), Played(action, image, outcome), Settings(*numbers)
     (K, d), rank = parameter.shape, core.shape[0]
     n, inside = rank + K, image
-    triangle, definite = _outside(played, settings)
+    triangle, share = _outside(played, settings)
     # If there is no room for K more rows, T is singular in exact arithmetic. The second condition protects
     # the memory should the basis have lost its orthonormality.
-    if not definite or n > rows.shape[0]:
+    if not share > settings.outside or n > rows.shape[0]:
         return Step(WITHOUT_FRAME, parameter, 0.0, sketch.core, 0.0)
     outside, inverse = triangle.T.copy(), _inverse_of_transpose(triangle)
     loss = loss_at(parameter, played.action, played.outcome)
@@ -96,7 +96,7 @@ def step(
                 add_products(rows, start, stop, fresh, overlap[i])
         if leaves:
             add_products(rows[rank:n], start, stop, part, local[rank:])
-    if rank > 0 and np.abs(overlap).max() > settings.overlap:
+    if rank > 0 and (share <= settings.well_outside or np.abs(overlap).max() > settings.overlap):
         frame, definite = _without_overlap(rows, frame, overlap)
         if not definite:
             return Step(WITHOUT_FRAME, parameter, 0.0, sketch.core, 0.0)
@@ -118,11 +118,13 @@ def step_in_frame(sketch: Sketch, frame: Frame, parameter: Array, played: Played
 
 
 @kernel
-def _outside(played: Played, settings: Settings) -> tuple[Array, bool]:
-    """The transpose of T with T T' = |x|^2 I - G G', and whether it is far enough from singular.
+def _outside(played: Played, settings: Settings) -> tuple[Array, float]:
+    """The transpose of T with T T' = |x|^2 I - G G', and how far that is from singular.
 
-    The threshold affects the time and not the result: digits that cancel in T reappear in the overlap with
-    the basis, which is measured and removed.
+    That is the smallest share of the squared length which lies outside the basis, for the outcomes one after
+    the other, or 0 if there is no such T. Its value affects the time and not the result: digits that cancel
+    in T reappear in the overlap with the basis and in the lengths of the fresh rows, which are measured and
+    removed.
     """
     inside, square = played.image, dot(played.action, played.action)
     K = inside.shape[0]
@@ -132,9 +134,12 @@ def _outside(played: Played, settings: Settings) -> tuple[Array, bool]:
             gram[i, j] = gram[j, i] = -dot(inside[i], inside[j])
         gram[i, i] += square
     upper, definite = cholesky(gram, K, 0.0)
+    if not definite or not square >= settings.smallest_square:
+        return upper, 0.0
+    share = 1.0
     for j in range(K):
-        definite = definite and upper[j, j] ** 2 > settings.well_outside * square
-    return upper, definite and square >= settings.smallest_square
+        share = min(share, upper[j, j] ** 2 / square)
+    return upper, share
 
 
 @kernel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ pytest.importorskip("numba", reason="the compiled form is the optional extra [fa
 from mlogb_core.compiled import CompiledPolicy, algebra, link, projection, shrink, step  # needs numba
 from mlogb_core.compiled import choose as compiled_choose
 from mlogb_core.compiled import policy as compiled_policy
-from mlogb_core.compiled.arguments import WITHOUT_FRAME, Bonus, Candidates, Played, Settings
+from mlogb_core.compiled.arguments import DONE, WITHOUT_FRAME, Bonus, Candidates, Played, Settings
 
 SETTINGS = {"regularization": 1.0, "step_size": 2.0, "norm_bound": 2.0, "radius": ConstantRadius(0.05)}
 
@@ -96,6 +97,26 @@ def test_a_ridge_factor_lives_for_one_round():
         np.testing.assert_allclose(policy.parameter, twin.parameter, rtol=0, atol=1e-14)
 
 
+@pytest.mark.parametrize("share", [1e-3, 1e-2, 5e-2])
+def test_rows_near_the_span_are_orthonormal(share):
+    """A single projection would leave an error in the digits that cancel, in the lengths of the rows too."""
+    rng, K, d, rank = np.random.default_rng(5), 2, 40, 12
+    for _ in range(10):
+        basis = np.linalg.qr(rng.standard_normal((K * d, rank * K)))[0].T
+        x = rng.standard_normal(rank) @ rng.standard_normal((rank, d))
+        inside = np.kron(np.eye(K), x / np.linalg.norm(x))
+        basis = np.linalg.qr(np.concatenate((inside, basis[K:])).T)[0].T  # holds x for all outcomes
+        x = x / np.linalg.norm(x) + math.sqrt(share / d) * rng.standard_normal(d)
+        memory = np.concatenate((basis, np.zeros((K, K * d))))
+        image = basis.reshape(-1, K, d) @ x
+        settings = Settings(1.0, 1.0, 9.0, EPS, 1e-250, 0.1, 1e-4, 4 * EPS)
+        played = Played(x, np.ascontiguousarray(image.T), 0)
+        core = np.eye(len(basis))
+        taken = step.step(memory, core, np.sqrt(2.0) * core, np.zeros((K, d)), *played, tuple(settings))
+        assert taken.state == DONE
+        np.testing.assert_allclose(memory @ memory.T, np.eye(len(memory)), rtol=0, atol=3e-15)
+
+
 def test_no_row_is_written_where_the_basis_has_no_room():
     """If the basis has lost its orthonormality, more directions may be fresh than there are rows."""
     K, d, rank = 2, 2, 3
@@ -103,7 +124,7 @@ def test_no_row_is_written_where_the_basis_has_no_room():
     rows, core = memory[: rank + K - 1], np.eye(rank)
     rows[:rank] = 0.0
     played = Played(np.ones(d), np.zeros((K, rank)), outcome=0)
-    settings = Settings(1.0, 1.0, 1.0, EPS, 1e-250, 0.1, 4 * EPS)
+    settings = Settings(1.0, 1.0, 1.0, EPS, 1e-250, 0.1, 1e-4, 4 * EPS)
     taken = step.step(rows, core, np.eye(rank), np.zeros((K, d)), *played, tuple(settings))
     assert taken.state == WITHOUT_FRAME
     np.testing.assert_array_equal(memory[rank:], 7.0)
@@ -148,7 +169,7 @@ def test_a_well_conditioned_projection_stays_in_its_krylov_space(monkeypatch):
 @pytest.mark.parametrize("rest", [0.0, 3.0])
 def test_a_projection_in_an_invariant_space_ends_there(values, rest):
     local, core = np.array([3.0, 1.0, -2.0, 1.0]), np.diag(values)
-    settings = Settings(1.0, 0.5, 1.0, 8 * EPS, 0.0, 0.0, 0.0)
+    settings = Settings(1.0, 0.5, 1.0, 8 * EPS, 0.0, 0.0, 0.0, 0.0)
     projected, multiplier, settled = projection.project_in_krylov_space(core, local, rest, settings)
     assert settled
     assert multiplier > 0.0
@@ -214,7 +235,7 @@ def test_a_shrunk_core_is_symmetric_to_the_bit(k, n):
 @pytest.mark.parametrize("far", [1.001, 3.0, 1e6, 1e12])
 @pytest.mark.parametrize("rest", [0.0, 0.7])
 def test_projection_in_a_krylov_space(far, rest):
-    rng, settings = np.random.default_rng(8), Settings(1.0, 2.0, 1.0, 1e-15, 0.0, 0.0, 0.0)
+    rng, settings = np.random.default_rng(8), Settings(1.0, 2.0, 1.0, 1e-15, 0.0, 0.0, 0.0, 0.0)
     factor = rng.standard_normal((30, 9))
     core, local = factor @ factor.T, rng.standard_normal(30)
     point = np.append(local, rest)

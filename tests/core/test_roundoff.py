@@ -83,6 +83,7 @@ def test_a_state_has_a_possible_count_of_reserved_rows(reserved):
 CONSTANTS = {
     "_RANK_TOLERANCE": (low_rank, 1e-15, 1e-12),
     "WELL_OUTSIDE": (_thresholds, 1e-4, 0.9),
+    "OUTSIDE": (_thresholds, 1e-7, 0.09),
     "OVERLAP": (_thresholds, 0.0, 1e-14),
     "_TRACKED": (low_rank, 0, 10**9),
 }
