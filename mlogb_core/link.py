@@ -19,6 +19,7 @@ from mlogb_core._validation import Array, as_finite, as_integer, as_outcome, as_
 
 # For a larger number x, exp(-x) is not a normal floating-point number.
 _UNDERFLOWS = 700.0
+_LARGEST = float(np.finfo(np.float64).max)
 
 
 def outcome_probabilities(logits: ArrayLike) -> Array:
@@ -217,12 +218,34 @@ def log_loss(logits: ArrayLike, outcome: int) -> float:
     800.0
     """
     logits = as_finite("logits", logits)
-    outcome = as_outcome(outcome, logits.size)
-    padded = np.concatenate(([0.0], logits))
-    shift = padded.max()
+    return float(log_losses(logits)[as_outcome(outcome, logits.size)])
+
+
+def log_losses(logits: ArrayLike) -> Array:
+    r"""The `log_loss` of each outcome, for one or many rows of logits.
+
+    Parameters
+    ----------
+    logits : (..., K) array
+        Logits of the outcomes 1..K.
+
+    Returns
+    -------
+    (..., K+1) array
+        :math:`-\ln\sigma_y(z)` for the outcomes y = 0..K.
+
+    Raises
+    ------
+    ValueError
+        If a logit is not finite.
+    """
+    logits = as_finite("logits", logits)
+    padded = np.zeros((*logits.shape[:-1], logits.shape[-1] + 1))
+    padded[..., 1:] = logits
+    shift = np.maximum.reduce(padded, axis=-1, keepdims=True)
     with np.errstate(over="ignore", under="ignore"):
-        loss = np.log(np.exp(padded - shift).sum()) + (shift - padded[outcome])
-    return min(float(loss), float(np.finfo(np.float64).max))
+        total = np.add.reduce(np.exp(padded - shift), axis=-1, keepdims=True)
+        return np.asarray(np.minimum(np.log(total) + (shift - padded), _LARGEST))
 
 
 @np.errstate(under="ignore")

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mlogb_core._validation import Array
-from mlogb_core.link import jacobian, log_loss, outcome_probabilities, remainder_constant
+from mlogb_core.link import jacobian, log_loss, log_losses, outcome_probabilities, remainder_constant
 
 
 class PlayedRound(NamedTuple):
@@ -114,7 +114,7 @@ def normalised_forecast(
     weights = np.linalg.solve(np.eye(before.size) + step_size * jacobian(p) @ block, residuals.T).T
     images = weights @ block
     after = before - step_size * images
-    exponents = np.array([-log_loss(logits, y) for y, logits in enumerate(after)])
+    exponents = -log_losses(after).diagonal()
     exponents += observed_remainder(before, after, length, norm_bound)
     exponents -= 0.5 * step_size * np.vecdot(weights, images)
     largest = exponents.max()

@@ -15,12 +15,14 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
 from scipy.linalg.blas import dnrm2
+from scipy.linalg.lapack import dstev
 
 from mlogb_core._linalg import length
 from mlogb_core._thresholds import ROUNDOFF
 from mlogb_core._validation import Array
 
 _MAX_STEPS = 200
+_LOW_ORDER = 30  # Up to this order the QL iteration finds all eigenpairs of a tridiagonal matrix fastest.
 _MAX_TERMS = 6  # More products with a resolvent than this take longer than another factorisation.
 
 
@@ -191,10 +193,11 @@ def project_by_lanczos(
 
     Notes
     -----
-    Each new vector is orthogonalised twice against the whole basis, so that at most n steps are needed in
-    floating-point arithmetic too. The basis grows until the residual of :math:`(I + \nu\tilde P)w = w'`
-    shows that the error of w is at most roundoff. The number of steps is some ten where :math:`\lambda` is
-    not far below the largest eigenvalue, and grows like the square root of their ratio.
+    Each new vector is made orthogonal to the last two by the three-term recurrence, and then once more to
+    the whole basis, so that at most n steps are needed in floating-point arithmetic too. The basis grows
+    until the residual of :math:`(I + \nu\tilde P)w = w'` shows that the error of w is at most roundoff. The
+    number of steps is some ten where :math:`\lambda` is not far below the largest eigenvalue, and grows like
+    the square root of their ratio.
     """
     norm = length(point)
     if norm <= norm_bound:
@@ -207,8 +210,10 @@ def project_by_lanczos(
     for size in range(1, point.size + 1):
         vector = apply_inverse(basis[size - 1])
         diagonal.append(float(vector @ basis[size - 1]))
-        for _ in range(2):
-            vector -= (basis[:size] @ vector) @ basis[:size]
+        vector -= diagonal[-1] * basis[size - 1]
+        if size > 1:
+            vector -= off_diagonal[-1] * basis[size - 2]
+        vector -= (basis[:size] @ vector) @ basis[:size]
         rest = length(vector)
         complete = size == point.size or rest <= ROUNDOFF * diagonal[0]
         if complete or size == check:
@@ -228,7 +233,7 @@ def _project_tridiagonal(
     diagonal: list[float], off_diagonal: list[float], norm: float, norm_bound: float
 ) -> tuple[Array, float, float]:
     r"""Coordinates of :math:`w(\nu)` in the Krylov basis, the multiplier, the smallest Ritz value."""
-    ritz, vectors = eigh_tridiagonal(np.array(diagonal), np.array(off_diagonal), check_finite=False)
+    ritz, vectors = _tridiagonal_eigenpairs(diagonal, off_diagonal)
     if not ritz[0] > 0.0:
         raise ArithmeticError(
             f"the inverse of the curvature has the eigenvalue {ritz[0]:.3g}, which must be positive: "
@@ -239,5 +244,21 @@ def _project_tridiagonal(
     def resolvent_at(multiplier: float) -> Resolvent:
         return lambda vector: vector * ritz / (1.0 + multiplier * ritz)
 
-    projected, multiplier = project_onto_ball(resolvent_at, point, point / ritz, norm_bound)
+    # A factorisation costs nothing here, so that powers of the last one would be slower than another.
+    projected, multiplier = project_onto_ball(resolvent_at, point, point / ritz, norm_bound, series=False)
     return np.asarray(vectors @ projected), multiplier, float(ritz[0])
+
+
+def _tridiagonal_eigenpairs(diagonal: list[float], off_diagonal: list[float]) -> tuple[Array, Array]:
+    """Eigenvalues of a symmetric tridiagonal matrix, ascending, and their eigenvectors as columns.
+
+    For a matrix of low order LAPACK's QL iteration takes a few microseconds, and the checks of SciPy's
+    general function take several times as long.
+    """
+    main, beside = np.array(diagonal), np.array(off_diagonal)
+    if 1 < len(main) <= _LOW_ORDER:
+        values, vectors, info = dstev(main, beside)
+        if info == 0:
+            return values, vectors
+    values, vectors = eigh_tridiagonal(main, beside, check_finite=False)
+    return values, vectors

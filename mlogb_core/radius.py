@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from mlogb_core._validation import as_integer, as_non_negative, as_positive, as_probability, take
-from mlogb_core.link import log_loss, remainder_constant, smoothness
+from mlogb_core.link import log_losses, remainder_constant, smoothness
 from mlogb_core.observed import (
     PlayedRound,
     log_det_surplus,
@@ -414,8 +414,7 @@ class ObservedRadius(_SumOverRounds):
     def increment(self, played: PlayedRound) -> float:
         """What a round adds: `round_surplus` under the forecast."""
         if self.forecast == "plug-in":
-            outcomes = range(played.before.size + 1)
-            return round_surplus(played, [-log_loss(played.before, y) for y in outcomes])
+            return round_surplus(played, -log_losses(played.before))
         numbers = played.length, played.step_size, played.norm_bound
         return round_surplus(played, normalised_forecast(played.before, played.block, *numbers))
 

@@ -39,6 +39,7 @@ _MODULES = {
     "by_group": "tuning",
     "candidates": "tuning",
     "charged": "tournament",
+    "compiled_forms": "policies",
     "curvature_bytes": "memory",
     "distances": "coverage",
     "held_after": "memory",

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import joblib
 import numpy as np
 import pandas as pd
-from threadpoolctl import threadpool_limits
 
+from compendium.experiments.action_sets import trial_environment
 from compendium.experiments.execution import Orders
 from compendium.experiments.region import true_parameter
 from compendium.experiments.setting import Setting
+from compendium.experiments.trials import one_blas_thread
 from mlogb_core.policies import NewtonPolicy
 from mlogb_core.simulation import Round, run_trial, trial_streams
 
@@ -45,18 +46,20 @@ def movements(
     """
     for setting in settings:
         true_parameter(setting, seed, experiment, 0)  # raises the error before anything is played
-    trials = [(setting, trial) for setting in settings for trial in range(n_trials)]
+    # The settings of a trial follow each other, since a worker keeps the trial's action sets.
+    trials = [(setting, trial) for trial in range(n_trials) for setting in settings]
     played = joblib.Parallel(n_jobs=Orders.from_environment().jobs)(
         joblib.delayed(_rows)(setting, n_rounds, seed, experiment, trial) for setting, trial in trials
     )
-    return pd.DataFrame([row for rows in played for row in rows])
+    by_setting = [rows for place in range(len(settings)) for rows in played[place :: len(settings)]]
+    return pd.DataFrame([row for rows in by_setting for row in rows])
 
 
 def _rows(
     setting: Setting, n_rounds: int, seed: int, experiment: str, trial: int
 ) -> list[dict[str, str | int | float]]:
     """Play one trial and return its rows of the table, one for each policy."""
-    environment = setting.problem.environment()
+    environment = trial_environment(setting.problem, seed, experiment, trial)
     streams = trial_streams(seed, experiment, trial)
     policies = setting.build(environment, streams.policy)
     watched = {name: policy for name, policy in policies.items() if isinstance(policy, NewtonPolicy)}
@@ -69,7 +72,7 @@ def _rows(
             steps[name].append(float(np.linalg.norm(policy.parameter - before[name])))
             before[name] = policy.parameter.copy()
 
-    with threadpool_limits(limits=1):
+    with one_blas_thread():
         played = run_trial(environment, policies, n_rounds, streams, observe)
     tenth = max(n_rounds // 10, 1)
     return [

@@ -191,7 +191,7 @@ def _computed_here(missing: Specs, workers: int) -> Iterator[Arrival]:
     trials are then computed one after the other, each in a process of its own.
     """
     left = dict(missing)
-    work = [joblib.delayed(_compute)(spec, key) for key, spec in missing.items()]
+    work = [joblib.delayed(_compute)(spec, key) for key, spec in sorted(missing.items(), key=_place)]
     options = {"initializer": _end_with_parent, "initargs": (os.getpid(),)} if workers > 1 else {}
     try:
         for key, result in joblib.Parallel(n_jobs=workers, return_as="generator_unordered", **options)(work):
@@ -205,6 +205,17 @@ def _computed_here(missing: Specs, workers: int) -> Iterator[Arrival]:
         _LOG.warning("a worker process was killed; the trials that are left are computed one at a time")
         for key, spec in left.items():
             yield from _computed_here({key: spec}, workers=2)  # one worker would be this process
+
+
+def _place(item: tuple[str, TrialSpec]) -> tuple[int, int]:
+    """Where a trial stands in the order in which they are computed.
+
+    The settings of a trial follow each other, since a worker keeps the trial's action sets. Among them those
+    with the largest matrices come first, since their games take longest, and workers that have nothing left
+    would wait for the last one.
+    """
+    _, spec = item
+    return spec.trial, -spec.setting.matrix_bytes
 
 
 def _computed_on_cluster(missing: Specs, address: str) -> Iterator[Arrival]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import joblib
-from threadpoolctl import threadpool_limits
 
+from compendium.experiments.action_sets import trial_environment
 from compendium.experiments.execution import Orders
 from compendium.experiments.timing import Played
+from compendium.experiments.trials import one_blas_thread
 from mlogb_core.simulation import run_trial, trial_streams
 
 
@@ -35,7 +36,8 @@ def play_regret(
     dict
         Plain values, which `measured` can keep: a run is executed again without these games.
     """
-    games = [(name, trial) for name in contenders for trial in range(n_trials)]
+    # The contenders of a trial follow each other, since a worker keeps the trial's action sets.
+    games = [(name, trial) for trial in range(n_trials) for name in contenders]
     found = joblib.Parallel(n_jobs=Orders.from_environment().jobs)(
         joblib.delayed(_game)(contenders[name], n_rounds, seed, experiment, trial) for name, trial in games
     )
@@ -48,8 +50,8 @@ def play_regret(
 def _game(played: Played, n_rounds: int, seed: int, experiment: str, trial: int) -> float:
     """Regret of one policy in one trial, with one BLAS thread as in every trial."""
     streams = trial_streams(seed, experiment, trial)
-    with threadpool_limits(limits=1):
-        environment = played.setting.problem.environment()
+    with one_blas_thread():
+        environment = trial_environment(played.setting.problem, seed, experiment, trial)
         policy = played.setting.policy(played.policy, environment, streams.policy)
         trial_played = run_trial(environment, {played.policy: policy}, n_rounds, streams)
     return float(trial_played.regret.sum())

@@ -7,6 +7,7 @@ less of a round than the policies of this project. Each class says what else doe
 
 from __future__ import annotations
 
+import hashlib
 from importlib import import_module
 from typing import Any
 
@@ -49,6 +50,36 @@ def imported(module: str) -> Any:
             f"{module.partition('.')[0]} is not installed: `make peers` "
             "(pip install 'eofd-mlogb-companion[peers]') brings it"
         ) from error
+
+
+#: How many characters of action sets a process keeps as text for Vowpal Wabbit.
+_KEPT = 2**27
+
+
+class _Texts:
+    """Action sets in the text format of Vowpal Wabbit, kept for the next game with the same action sets.
+
+    To write the numbers takes longer than all that the package does in a round, and the games of a tuning
+    grid meet the same sets.
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[tuple[int, bytes], list[str]] = {}
+        self._size = 0
+
+    def of(self, actions: Array, template: str) -> list[str]:
+        """One line for each action."""
+        key = actions.shape[1], hashlib.blake2b(actions.data, digest_size=16).digest()
+        if key not in self._lines:
+            lines = [template % tuple(action) for action in actions.tolist()]
+            if self._size > _KEPT:
+                self._lines, self._size = {}, 0
+            self._lines[key] = lines
+            self._size += sum(map(len, lines))
+        return self._lines[key]
+
+
+_texts = _Texts()
 
 
 class Peer:
@@ -156,7 +187,7 @@ class VowpalWabbit(Peer):
         self._selected = None
 
     def _predict(self, actions: Array) -> tuple[list[str], Array]:
-        lines = [self._format % tuple(action) for action in actions]
+        lines = _texts.of(actions, self._format)
         probability = np.asarray(self._learner.predict(list(lines)), dtype=np.float64)
         return lines, probability / probability.sum()
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, field_validator
 
 from compendium.experiments import trials
@@ -409,15 +410,29 @@ def combine(specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> pd.Da
     """Concatenate the tables of all trials."""
     settings = list(dict.fromkeys(spec.setting.name for spec in specs))
     policies = list(dict.fromkeys(policy for spec in specs for policy in spec.setting.policies))
-    parts = [
-        frame.assign(
-            setting=pd.Categorical([spec.setting.name] * len(frame), categories=settings),
-            trial=np.int32(spec.trial),
-            policy=frame["policy"].cat.set_categories(policies),
-        )
-        for spec, frame in zip(specs, frames, strict=True)
-    ]
-    combined = pd.concat(parts, ignore_index=True)
-    combined.attrs.clear()  # those of one trial, which Parquet files would store
+    lengths = [len(frame) for frame in frames]
+    plain = [trials.without_attributes(frame) for frame in frames]
+    columns = {
+        name: np.concatenate([frame[name].to_numpy() for frame in plain])
+        for name in plain[0].columns
+        if name != "policy"
+    }
+    places = [np.array([policies.index(name) for name in frame["policy"].cat.categories]) for frame in plain]
+    codes = [place[frame["policy"].cat.codes] for place, frame in zip(places, plain, strict=True)]
+    combined = pd.DataFrame(
+        {
+            "setting": _named(
+                np.repeat([settings.index(spec.setting.name) for spec in specs], lengths), settings
+            ),
+            "trial": np.repeat(np.array([spec.trial for spec in specs], dtype=np.int32), lengths),
+            "policy": _named(np.concatenate(codes), policies),
+            **columns,
+        }
+    )
     first = ["setting", "trial", "round", "policy"]
     return combined[first + [name for name in combined.columns if name not in first]]
+
+
+def _named(codes: NDArray[np.integer[Any]], names: list[str]) -> pd.Categorical[str]:
+    """A categorical column from the index of each entry's name."""
+    return pd.Categorical.from_codes(codes, categories=pd.Index(names))

@@ -14,6 +14,7 @@ import hashlib
 import json
 import logging
 import os
+import sys
 import uuid
 from collections.abc import Callable
 from functools import lru_cache
@@ -26,8 +27,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
+from compendium.experiments.action_sets import trial_environment
 from compendium.experiments.failures import Guarded
 from compendium.experiments.region import Region, true_parameter
 from compendium.experiments.setting import Setting
@@ -96,8 +98,8 @@ class TrialSpec(BaseModel):
                 on_round(played.number)
 
         streams = trial_streams(self.seed, self.experiment, self.trial)
-        with threadpool_limits(limits=1):
-            environment = self.setting.problem.environment()
+        with one_blas_thread():
+            environment = trial_environment(self.setting.problem, self.seed, self.experiment, self.trial)
             policies = self.setting.build(environment, streams.policy)
             if self.setting.coverage:
                 truth = true_parameter(self.setting, self.seed, self.experiment, self.trial)
@@ -107,8 +109,29 @@ class TrialSpec(BaseModel):
                 n: state for n, p in policies.items() if (state := _final_state(n, p, region)) is not None
             }
         frame = _tidy(trial)
-        frame.attrs |= {"final": final, "computed_on": computed_on(), "seconds": perf_counter() - started}
+        frame.attrs |= {
+            "final": final,
+            "computed_on": _machine(len(sys.modules)),
+            "seconds": perf_counter() - started,
+        }
         return frame
+
+
+def one_blas_thread() -> Any:
+    """A context in which BLAS computes with one thread."""
+    return _thread_pools(len(sys.modules)).limit(limits=1)
+
+
+# To look for the libraries of a process takes as long as some ten rounds of a small game. It is done again
+# when modules have been imported since, which may have brought other libraries.
+@lru_cache(maxsize=1)
+def _thread_pools(n_modules: int) -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@lru_cache(maxsize=1)
+def _machine(n_modules: int) -> dict[str, Any]:
+    return computed_on()
 
 
 def load(spec: TrialSpec, folder: Path) -> pd.DataFrame | None:
@@ -151,7 +174,7 @@ def store(spec: TrialSpec, frame: pd.DataFrame, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{spec.key}.parquet"
     temporary = folder / f".{spec.key}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp"
-    table = pa.Table.from_pandas(frame, preserve_index=False)
+    table = pa.Table.from_pandas(without_attributes(frame), preserve_index=False)
     metadata = {"identity": spec.identity(), **frame.attrs}
     texts = {k: json.dumps(v, sort_keys=True) for k, v in metadata.items()}
     table = table.replace_schema_metadata(texts | {"content": _content(frame)})
@@ -184,7 +207,7 @@ def check_writable(folder: Path) -> None:
 @lru_cache(maxsize=1)
 def library_digest() -> str:
     """Digest of the sources that decide a trial's numbers: `mlogb_core`, and what builds its objects."""
-    names = ("failures", "peers", "policies", "region", "setting", "trials")
+    names = ("action_sets", "failures", "peers", "policies", "region", "setting", "trials")
     return code_digest(["experiments/problems", *(f"experiments/{name}.py" for name in names)])
 
 
@@ -200,10 +223,20 @@ def _final_state(name: str, policy: Policy, region: Region | None) -> dict[str, 
 def _content(frame: pd.DataFrame) -> str:
     """Hash of the content of a stored trial: its columns and the final states of its policies."""
     digest = hashlib.sha256(json.dumps(frame.attrs["final"], sort_keys=True).encode())
-    for name in frame.columns:
-        column = frame[name].astype(str) if frame[name].dtype == "category" else frame[name]
-        digest.update(name.encode() + pd.util.hash_pandas_object(column, index=False).to_numpy().tobytes())
+    for name, column in without_attributes(frame).items():
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            values = np.asarray(column.cat.categories, dtype=np.bytes_)[column.cat.codes]
+        else:
+            values = column.to_numpy()
+        digest.update(f"{name} {values.dtype.str}".encode() + values.tobytes())
     return digest.hexdigest()
+
+
+def without_attributes(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table without its attributes, of which pandas makes a deep copy for every column it returns."""
+    plain = frame.copy(deep=False)
+    plain.attrs = {}
+    return plain
 
 
 def _tidy(trial: Trial) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.linalg.blas import dsymv, dsyrk
+from scipy.linalg.blas import dsymm, dsymv, dsyrk
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from mlogb_core._linalg import length
@@ -237,9 +237,11 @@ class DenseCurvature(Curvature[DenseFrame]):
 def _symmetric_products(lower: Array, rows: Array) -> Array:
     """`rows` times the symmetric matrix that has the given lower triangle; the upper triangle is given as 0.
 
-    BLAS' product of a symmetric matrix with one vector reads half the matrix, but it would first copy a
-    matrix that is part of a larger one.
+    BLAS' products with a symmetric matrix read half the matrix, but they first copy a matrix that is part of
+    a larger one, which few rows are not worth.
     """
-    if lower.flags.f_contiguous and len(rows) <= _FEW:
+    if len(rows) > _FEW:
+        return np.asarray(dsymm(1.0, lower, rows.T, lower=1).T)
+    if lower.flags.f_contiguous:
         return np.array([dsymv(1.0, lower, row, lower=1) for row in rows])
     return np.asarray(rows @ lower + rows @ lower.T - rows * np.diag(lower))

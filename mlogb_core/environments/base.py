@@ -48,10 +48,14 @@ class ActionSet(NamedTuple):
         >>> ActionSet(np.eye(1), np.array([[0.25, 0.75]])).outcome(0, uniform=0.3)
         1
         """
-        cumulative = np.cumsum(self.probabilities[action])
+        cumulative, last = 0.0, 0
+        for outcome, probability in enumerate(self.probabilities[action].tolist()):
+            cumulative += probability
+            if uniform < cumulative:
+                return outcome
+            last = outcome if probability > 0.0 else last
         # Roundoff may leave the last cumulative sum below 1; a larger uniform number gives the last outcome.
-        last = int(np.flatnonzero(self.probabilities[action])[-1])
-        return min(int(np.searchsorted(cumulative, uniform, side="right")), last)
+        return last
 
 
 class Instance(Protocol):

@@ -89,11 +89,13 @@ class SyntheticInstance:
         self.parameter = parameter
         self.n_actions = n_actions
         self.scales = np.ones(parameter.shape[1]) if scales is None else scales
+        self._equal = bool((self.scales == 1.0).all())
 
     def actions(self, rng: np.random.Generator) -> ActionSet:
         """Draw unit vectors, uniform on the sphere if the scales are equal, and their probabilities."""
         low, high = self.n_actions
         features = rng.standard_normal((int(rng.integers(low, high + 1)), self.parameter.shape[1]))
-        features *= self.scales
-        features /= np.linalg.norm(features, axis=1, keepdims=True)
+        if not self._equal:
+            features *= self.scales
+        features /= np.sqrt(np.add.reduce(features * features, axis=1, keepdims=True))
         return ActionSet(features, outcome_probabilities(features @ self.parameter.T))

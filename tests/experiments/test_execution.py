@@ -101,6 +101,15 @@ def test_a_malformed_number_of_jobs_is_refused(monkeypatch, jobs):
         Orders.from_environment()
 
 
+def test_the_settings_of_a_trial_follow_each_other_the_largest_first():
+    small, *_ = STUDY.settings
+    large = small.model_copy(update={"name": "large", "sketch_size": small.sketch_size + 1})
+    study = STUDY.model_copy(update={"settings": (small, large), "n_trials": 2})
+    ordered = sorted({spec.key: spec for spec in study.specs()}.items(), key=execution._place)
+    found = [(spec.trial, spec.setting.name) for _, spec in ordered]
+    assert found == [(0, "large"), (0, small.name), (1, "large"), (1, small.name)]
+
+
 @pytest.mark.parametrize("jobs", [None, 1])  # a notebook may ask for a number of workers
 def test_a_plan_computes_nothing(tmp_path, monkeypatch, messages, jobs):
     monkeypatch.setenv(progress.BATCH, Orders(plan_only=True).as_variables()[progress.BATCH])

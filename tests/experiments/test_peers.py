@@ -107,6 +107,16 @@ def test_vowpal_wabbit_is_told_cost_and_probability_of_the_choice(monkeypatch):
     assert learner.learned[-1] == ["0:-0:1 |x 0:7 1:8"]
 
 
+def test_the_text_of_an_action_set_is_kept_and_is_that_of_its_numbers():
+    texts, actions = peers._Texts(), np.array([[1.0, 0.5], [-2.0, 0.125]])
+    first = texts.of(actions, "|x 0:%.9g 1:%.9g")
+    assert first == ["|x 0:1 1:0.5", "|x 0:-2 1:0.125"]
+    assert texts.of(actions.copy(), "|x 0:%.9g 1:%.9g") is first
+    actions[0, 0] = 7.0
+    assert texts.of(actions, "|x 0:%.9g 1:%.9g") == ["|x 0:7 1:0.5", first[1]]
+    assert texts.of(actions.reshape(1, 4), "|x 0:%.9g 1:%.9g 2:%.9g 3:%.9g") == ["|x 0:7 1:0.5 2:-2 3:0.125"]
+
+
 @needs("mabwiser")
 def test_linucb_of_mabwiser_is_ridge_regression_over_all_actions():
     policy, rng = MABWiserLinUCB(D, REWARDS, exploration=0.7, regularization=2.0), np.random.default_rng(0)

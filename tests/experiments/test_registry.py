@@ -15,7 +15,15 @@ import yaml
 from pydantic import ValidationError
 
 from compendium.experiments import trials
-from compendium.experiments.policies import ANY_K, COMPARISON, FORMS, POLICIES, Buffered, Entry
+from compendium.experiments.policies import (
+    ANY_K,
+    COMPARISON,
+    FORMS,
+    POLICIES,
+    Buffered,
+    Entry,
+    compiled_forms,
+)
 from compendium.experiments.problems import Synthetic
 from compendium.experiments.setting import Setting
 from compendium.experiments.trials import TrialSpec
@@ -127,7 +135,7 @@ def test_own_parameters_are_passed_to_one_policy_alone():
         ({"eofd": {"buffr": 3}}, "parameters['eofd']['buffr']: Extra inputs are not permitted, got 3; own"),
         ({"eofd": {"buffer": 0}}, "parameters['eofd']['buffer']: Input should be greater than 0, got 0"),
         ({"eofd": {"buffer": "x"}}, "parameters['eofd']['buffer']: Input should be a valid integer"),
-        ({"oful": {"buffer": 2}}, "own parameters of 'oful': none"),
+        ({"first-order": {"buffer": 2}}, "own parameters of 'first-order': none"),
         ({"eofd-compiled": {"buffer": 2}}, "policies that play, ('eofd', 'oful', 'first-order', 'greedy'"),
         ({"ucb": {}}, "got 'ucb'"),
         ({"eofd": 3}, "parameters.eofd"),
@@ -217,3 +225,17 @@ def test_the_random_stream_is_that_of_the_name(monkeypatch):
     assert (trial.action[:, 0] != trial.action[:, 1]).any()
     drawn = [policy.rng.bit_generator.state for policy in setting.build(environment, streams.policy).values()]
     assert drawn == [streams.policy(name).bit_generator.state for name in setting.policies]
+
+
+def test_policies_play_the_same_by_their_compiled_forms():
+    names = tuple(compiled_forms(*ANY_K))
+    assert {"eofd", "oful", "greedy", "growing-ridge"} <= set(names)
+    games = []
+    for parameters in ({}, compiled_forms(*names)):
+        setting = changed(policies=names, parameters=parameters)
+        streams = trial_streams(4, "forms", 0)
+        environment = setting.problem.environment()
+        policies = setting.build(environment, streams.policy)
+        assert [policy.compiled for policy in policies.values()] == [bool(parameters)] * len(names)
+        games.append(run_trial(environment, policies, 40, streams).action)
+    np.testing.assert_array_equal(*games)

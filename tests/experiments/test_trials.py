@@ -182,7 +182,7 @@ def test_which_modules_are_in_the_address(monkeypatch):
     asked = []
     monkeypatch.setattr(trials, "code_digest", lambda *arguments: asked.append(arguments) or "d")
     assert trials.library_digest.__wrapped__() == "d"
-    names = ("failures", "peers", "policies", "region", "setting", "trials")
+    names = ("action_sets", "failures", "peers", "policies", "region", "setting", "trials")
     modules = [f"experiments/{name}.py" for name in names]
     assert asked == [(["experiments/problems", *modules],)]
 
