@@ -83,8 +83,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as slow what `make test` leaves out for what it is, and not one test at a time.
 
     These are the notebooks of the experiments, those in `SLOW_NOTEBOOKS`, the tests with a fixture that
-    their module lists in `SLOW_FIXTURES`, and of the tests marked `each_value` the cases that show no value
-    for the first time.
+    their module lists in `SLOW_FIXTURES`, those marked `sparse_kernels`, and of the tests marked `each_value`
+    the cases that show no value for the first time. A case that is slow for another reason shows none.
     """
     grids = defaultdict(list)
     for item in items:
@@ -92,7 +92,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_slow = item.path.parts[-3:-1] == ("notebooks", "experiments") or item.path.stem in SLOW_NOTEBOOKS
         if type(item).__name__ == "IPyNbCell" and item.path.name == "own_data.ipynb" and not _HAS_TRIAL:
             item.options["check"] = False  # executed with drawn patients: its stored numbers are the trial's
-        if is_slow or set(listed) & set(getattr(item, "fixturenames", ())):
+        is_slow |= bool(set(listed) & set(getattr(item, "fixturenames", ())))
+        if is_slow or item.get_closest_marker("sparse_kernels"):
             item.add_marker("slow")
         elif isinstance(item, pytest.Function) and item.get_closest_marker("each_value"):
             grids[item.path, item.originalname].append(item)
