@@ -155,17 +155,14 @@ def test_a_missing_file_of_a_pair_is_found(pair):
     assert fault.startswith("notebooks/tiny.md: its notebook tiny.ipynb is missing")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        pytest.param(
-            "1 / 0",
-            r"tiny\.md: code cell 2 \(1 / 0\) failed: ZeroDivisionError: division by zero",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param("import os; os._exit(1)", r"tiny\.md: the kernel died", marks=pytest.mark.slow),
+        ("1 / 0", r"tiny\.md: code cell 2 \(1 / 0\) failed: ZeroDivisionError: division by zero"),
+        ("import os; os._exit(1)", r"tiny\.md: the kernel died"),
         ("import warnings; warnings.warn('w')", r"code cell 2 .* prints a path of this machine"),
-        pytest.param("while True: pass", r"tiny\.md: .*timed out", marks=pytest.mark.slow),
+        ("while True: pass", r"tiny\.md: .*timed out"),
     ],
 )
 def test_a_notebook_that_fails_or_is_not_portable_is_not_written(pair, code, message):
