@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -43,13 +45,37 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
         return (yield)
 
 
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Let a block that makes many objects, nearly all of which stay, run without searching for garbage."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes() -> None:
     """Compile the kernels once, before there are workers that would each do it: 40 seconds a time."""
     if importlib.util.find_spec("numba") is not None:
-        from mlogb_core.compiled import compile_kernels
+        with _without_garbage_collection():
+            from mlogb_core.compiled import compile_kernels
 
-        compile_kernels()
+            compile_kernels()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep the collected tests, a million objects, out of every later search for garbage.
+
+    Each search would visit all of them, which takes half a second: a third of the time of the collection,
+    and again in every test that collects garbage itself.
+    """
+    with _without_garbage_collection():
+        found = yield
+        gc.freeze()
+    return found
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what `-m` does not ask for
@@ -57,8 +83,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as slow what `make test` leaves out for what it is, and not one test at a time.
 
     These are the notebooks of the experiments, those in `SLOW_NOTEBOOKS`, the tests with a fixture that
-    their module lists in `SLOW_FIXTURES`, and of the tests marked `each_value` the cases that show no value
-    for the first time.
+    their module lists in `SLOW_FIXTURES`, those marked `sparse_kernels`, and of the tests marked `each_value`
+    the cases that show no value for the first time. A case that is slow for another reason shows none.
     """
     grids = defaultdict(list)
     for item in items:
@@ -66,7 +92,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_slow = item.path.parts[-3:-1] == ("notebooks", "experiments") or item.path.stem in SLOW_NOTEBOOKS
         if type(item).__name__ == "IPyNbCell" and item.path.name == "own_data.ipynb" and not _HAS_TRIAL:
             item.options["check"] = False  # executed with drawn patients: its stored numbers are the trial's
-        if is_slow or set(listed) & set(getattr(item, "fixturenames", ())):
+        is_slow |= bool(set(listed) & set(getattr(item, "fixturenames", ())))
+        if is_slow or item.get_closest_marker("sparse_kernels"):
             item.add_marker("slow")
         elif isinstance(item, pytest.Function) and item.get_closest_marker("each_value"):
             grids[item.path, item.originalname].append(item)

@@ -17,6 +17,7 @@ for two notebooks may go side by side, as each reads the table again before it w
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
@@ -25,6 +26,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -98,6 +100,12 @@ def load_mutants(path: Path = HERE / "mutants.yml") -> list[Mutant]:
 def load_claim_mutants(path: Path = HERE / "claim_mutants.yml") -> list[ClaimMutant]:
     """Read the list of the faults behind claims."""
     return TypeAdapter(list[ClaimMutant]).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+@cache
+def syntax_tree(path: Path) -> str:
+    """The syntax tree of a file as text; kept, since many faults are in the same file."""
+    return ast.dump(ast.parse(path.read_text(encoding="utf-8")))
 
 
 def suite() -> list[str]:

@@ -32,6 +32,10 @@ from mlogb_core.printed import PrintedEOFD
 from mlogb_core.simulation import run_trial, trial_streams
 from mlogb_core.sparse import SparseFeatures, SparsePolicy, features
 
+#: Tests of the compiled form: they alone need the kernels of sparse rows, which take ten seconds to compile.
+sparse_kernels = pytest.mark.sparse_kernels
+FORMS = [False, pytest.param(True, marks=sparse_kernels)]
+
 D = 400
 SETTINGS = {"regularization": 1.0, "step_size": 2.0, "norm_bound": 1.0, "radius": ConstantRadius(0.05)}
 
@@ -110,7 +114,7 @@ def play_both(make, rows, n_rounds, period=40, d=D, seed=1):
 
 
 @pytest.mark.each_value
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", FORMS)
 @pytest.mark.parametrize(("K", "m"), [(1, 8), (3, 3)])
 @pytest.mark.parametrize("stream", STREAMS)
 def test_the_game_is_that_of_dense_rows(stream, K, m, compiled):
@@ -132,7 +136,7 @@ def short_rebuilds(monkeypatch):
     monkeypatch.setattr(features, "_MIDDLE_COST", 0)
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", FORMS)
 @pytest.mark.parametrize(("K", "m"), [(1, 8), (3, 3)])
 @pytest.mark.parametrize("stream", [zipf, axes, with_zeros, of_all_lengths])
 @pytest.mark.each_value
@@ -146,9 +150,10 @@ def test_the_game_is_that_of_dense_rows_when_rebuilds_are_short(stream, K, m, co
     assert sparse.features.rebuilds > sparse.features.short  # the first one has no directions to keep
 
 
-def test_rebuilds_are_short_until_they_have_cost_as_much_as_a_whole_one():
+@pytest.mark.parametrize("compiled", FORMS)
+def test_rebuilds_are_short_until_they_have_cost_as_much_as_a_whole_one(compiled):
     rng, d = np.random.default_rng(3), 4500
-    policy = SparsePolicy(maker(1, 4, compiled=True), d, period=10)
+    policy = SparsePolicy(maker(1, 4, compiled), d, period=10)
     for start in range(0, d, 25):
         action = csr_array((np.full(25, 0.2), np.arange(start, start + 25), [0, 25]), shape=(1, d))
         policy.update(action, int(rng.integers(2)))
@@ -214,7 +219,10 @@ def test_blocks_of_features_do_not_matter(short_rebuilds, monkeypatch):
     ("make", "options"),
     [
         (robust_eofd, {"sketch_size": 5}),
-        (compensated_eofd, {"sketch_size": 5, "share": 1.0, "compiled": True}),
+        (compensated_eofd, {"sketch_size": 5, "share": 1.0}),
+        pytest.param(
+            compensated_eofd, {"sketch_size": 5, "share": 1.0, "compiled": True}, marks=sparse_kernels
+        ),
         (first_order, {}),
     ],
 )
@@ -224,7 +232,7 @@ def test_any_curvature_of_few_directions_can_be_played(make, options):
     assert error <= 1e-12
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", FORMS)
 def test_a_sketch_that_grows_is_given_more_coordinates(compiled):
     def make(d):
         options = {"sketch_size": 1, "budget": 0.5, "horizon": 120, "compiled": compiled}
@@ -236,7 +244,7 @@ def test_a_sketch_that_grows_is_given_more_coordinates(compiled):
     assert sparse.features.n_state > 2 * (1 + 1)
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", FORMS)
 @pytest.mark.parametrize("make", [doubling_eofd, dyadic_eofd])
 def test_a_sketch_may_be_given_more_room_than_there_are_coordinates(make, compiled):
     """Before the first rebuild there are 13 of them, and the sketch has room for 16 directions, or 15."""
@@ -338,7 +346,7 @@ def saved(policy):
 
 
 @pytest.mark.each_value
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", FORMS)
 @pytest.mark.parametrize("selected", [False, True])
 @pytest.mark.parametrize("again", [saved, copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
 def test_a_saved_policy_continues_to_the_bit(again, selected, compiled):
@@ -353,7 +361,7 @@ def test_a_saved_policy_continues_to_the_bit(again, selected, compiled):
     assert policy.features.rebuilds == other.features.rebuilds > 1
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", FORMS)
 def test_a_policy_with_middle_columns_continues_to_the_bit(compiled, short_rebuilds):
     policy, ahead = half_played(compiled, period=10, stream=of_all_lengths)
     assert policy.features.middle
@@ -505,7 +513,7 @@ def rows_of(n, indptr):
         (rows_of(3, [0, 2, 1, 2]), "actions must be a valid CSR array"),
     ],
 )
-@pytest.mark.parametrize("form", ["sparse", "compiled", "dense"])
+@pytest.mark.parametrize("form", ["sparse", pytest.param("compiled", marks=sparse_kernels), "dense"])
 def test_what_is_no_action_set_is_refused_at_once(actions, message, form):
     policy = maker(2, 4)(D) if form == "dense" else SparsePolicy(maker(2, 4, form == "compiled"), D, 30)
     with pytest.raises(ValueError, match=message):
@@ -513,12 +521,12 @@ def test_what_is_no_action_set_is_refused_at_once(actions, message, form):
     assert policy.rounds == 0
 
 
-def test_repeated_unsorted_and_zero_entries_mean_what_they_add_up_to():
+@pytest.mark.parametrize("compiled", FORMS)
+def test_repeated_unsorted_and_zero_entries_mean_what_they_add_up_to(compiled):
     messy = raw([1.0, 0.0, 2.0, 0.5], [9, 4, 3, 9], (0, 4))
     before = messy.data.copy(), messy.indices.copy()
     clean = csr_array(([2.0, 1.5], ([0, 0], [3, 9])), shape=(1, D))
-    makers = [lambda: SparsePolicy(maker(1, 4), D, 30), lambda: maker(1, 4)(D)]
-    for make in (*makers, lambda: SparsePolicy(maker(1, 4, compiled=True), D, 30)):
+    for make in (lambda: SparsePolicy(maker(1, 4, compiled), D, 30), lambda: maker(1, 4, compiled)(D)):
         one, other = make(), make()
         for _ in range(3):
             one.update(messy, 1)
@@ -580,6 +588,7 @@ def extended(kind):
     return few, csr_array(rows)
 
 
+@sparse_kernels
 def test_kernels_of_the_coordinates_compute_what_numpy_does(short_rebuilds):
     (one, actions), (other, _) = extended(SparseFeatures), extended(CompiledFeatures)
     expected = one.coordinates(actions)
@@ -591,6 +600,7 @@ def test_kernels_of_the_coordinates_compute_what_numpy_does(short_rebuilds):
     assert other._longest == pytest.approx(one._longest, rel=1e-13)
 
 
+@sparse_kernels
 @np.errstate(over="ignore", invalid="ignore")  # for the run in which the kernels are not compiled
 def test_the_kernel_of_the_check_takes_exactly_what_is_in_order():
     few, rng = CompiledFeatures(D, 5, 60), np.random.default_rng(6)

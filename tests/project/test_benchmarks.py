@@ -616,11 +616,11 @@ def test_a_warm_up_has_every_feature_once_or_few():
     assert {outcome for _, outcome in every} == {0, 1}
 
 
+@pytest.mark.sparse_kernels
 def test_memory_with_sparse_actions_follows_the_features_that_were_played():
-    few, every = (
-        sparse.memory(Size(1, 50_000, 10), state, replace(sparse.SparsePlan(), block=4))
-        for state in sparse.STATES
-    )
+    plan = replace(sparse.SparsePlan(), block=4)
+    sparse.memory(Size(1, 5_000, 10), sparse.STATES[-1], plan)  # compiles the kernels, which takes memory too
+    few, every = (sparse.memory(Size(1, 50_000, 10), state, plan) for state in sparse.STATES)
     assert few["peak_mb"] < 0.5 * every["peak_mb"]
     assert 1.0 < every["held_mb"] / every["count_mb"] < 1.6
     assert every["rebuilds"] > 0

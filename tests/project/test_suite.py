@@ -16,6 +16,7 @@ from compendium.claims.registry import load_registry
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
+MARKS = ("slow", "very_slow", "browser", "each_value", "sparse_kernels")
 
 
 @pytest.mark.parametrize(("own", "kept"), [(None, ""), ("/one:/other", ":/one:/other")])
@@ -34,7 +35,7 @@ def test_the_tests_see_the_own_path_of_the_user(own, kept):
 def test_each_test_is_in_one_part(tmp_path):
     """A grid, a slow fixture, an experiment and marked tests, told apart by the rules of this suite."""
     (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text())
-    markers = "\n".join(f"    {name}" for name in ("slow", "very_slow", "browser", "each_value"))
+    markers = "\n".join(f"    {name}" for name in MARKS)
     (tmp_path / "pytest.ini").write_text(f"[pytest]\nmarkers =\n{markers}\n")
     (tmp_path / "test_a.py").write_text("""
 import pytest
@@ -50,6 +51,10 @@ def test_grid(x, y, z): pass
 @pytest.mark.each_value
 @pytest.mark.parametrize("v", [1, 2])
 def test_kinds(kind, v): pass
+@pytest.mark.each_value
+@pytest.mark.parametrize("form", [0, pytest.param(1, marks=pytest.mark.sparse_kernels)])
+@pytest.mark.parametrize("w", ["e", "f"])
+def test_forms(w, form): pass
 def test_costly(costly): pass
 def test_plain(): pass
 @pytest.mark.slow
@@ -75,9 +80,11 @@ def test_very_slow(): pass
     # One case for each value of the longer parameter shows the others as well, as often as they can.
     assert parts == [
         {"test_grid[a-1-1]", "test_grid[b-2-1]", "test_grid[z2-1-1]", "test_grid[d-2-1]"}
-        | {"test_kinds[p-1]", "test_kinds[q-2]", "test_plain"},
+        | {"test_kinds[p-1]", "test_kinds[q-2]", "test_forms[e-0]", "test_forms[f-0]", "test_plain"},
         {"test_grid[a-2-1]", "test_grid[b-1-1]", "test_grid[z2-2-1]", "test_grid[d-1-1]"}
         | {
+            "test_forms[e-1]",
+            "test_forms[f-1]",
             "test_kinds[p-2]",
             "test_kinds[q-1]",
             "test_browser",

@@ -399,6 +399,7 @@ def test_list(mlogb, root):
     assert err.endswith("tiny.md does not exist\n")
 
 
+@pytest.mark.slow
 def test_notebooks(mlogb, root):
     make_project(root, cell("print(n_rounds)"))
     code, _, err = mlogb("notebooks", "check")
