@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from helpers import STREAMS, action_stream
+from helpers import STREAMS, action_stream, assert_same_state
 from variants import literal_of, make
 
 from mlogb_core import OptimisticPolicy, RidgeRadius, TheoremRadius
@@ -169,6 +169,20 @@ def test_a_step_that_the_numpy_form_takes_is_checked_like_any_other():
         with pytest.raises(ArithmeticError, match=r"round 2: regularization 1 is lost in the roundoff"):
             policy.update([0.6e107, 0.8e107], 1)
         assert np.array_equal(policy.curvature.diagonal, before)
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2])
+def test_a_ridge_below_roundoff_stops_the_round_of_a_sketch_and_changes_nothing(rounds):
+    """The sketch has no direction yet, has room for one more, or has to drop one."""
+    for policy in pair("eofd", 1, 3, 2, step_size=1e-30):
+        for x in np.eye(3)[:rounds]:
+            policy.update(x, 1)
+        before = policy.state_dict()
+        with pytest.raises(
+            ArithmeticError, match=rf"round {rounds + 1}: regularization .* is lost in the roundoff"
+        ):
+            policy.update([1e9, 2e9, 3e9], 1)
+        assert_same_state(policy.state_dict(), before)
 
 
 @pytest.mark.parametrize("kind", ["eofd", "oful"])
