@@ -85,6 +85,7 @@ _BLAS: dict[str, Cost] = {
     "qr": lambda a, **_: 4 * a.shape[0] * a.shape[1] ** 2 - 4 / 3 * a.shape[1] ** 3,
 }
 _DENSE: dict[str, Cost] = {
+    "dsymm": lambda _, a, b, **__: 2 * len(a) * b.size,
     "dsymv": lambda _, a, x, **__: 2 * len(a) * len(x),
     "dsyrk": lambda _, a, **__: len(a) * (len(a) + 1) * a.shape[1],
 }
@@ -232,15 +233,28 @@ def projection_counts(update: Operations, K: int) -> dict[str, float]:
     return {"newton": newton, "solves": update.calls["dpotrs"] + triangular / 2}
 
 
-def oful_flops(K: int, d: int, *, actions: float, scored: float, lanczos: float = 0) -> tuple[float, float]:
+def oful_flops(
+    K: int, d: int, *, actions: float, scored: float, few: float = 0, lanczos: float = 0
+) -> tuple[float, float]:
     """Operations of OFUL's `select` and `update`; arguments as in `eofd_flops`.
 
-    `lanczos` is the number of steps of Lanczos' method in the projection, 0 if there is none.
+    `few` is the number of scored actions that come in batches of up to four, see `scored_in_few`, and
+    `lanczos` the number of steps of Lanczos' method in the projection, 0 if there is none.
     """
     N = K * d
-    images = 2 * N**2 + 2 * N * d  # The stored triangle of a diagonal block is read twice.
-    change, steps = K * N * (N + 1) + 6 * K**2 * N, lanczos * (2 * N**2 + 4 * K * N + 4 * lanczos * N)
-    return 2 * actions * N + scored * (images + 2 * K * N), change + 2 * K * N + steps
+    images = scored * 2 * N**2 + few * 2 * N * d * (K > 1)  # The triangle of a diagonal block is read twice.
+    change, steps = K * N * (N + 1) + 6 * K**2 * N, lanczos * (2 * N**2 + 4 * K * N + 2 * lanczos * N)
+    return 2 * actions * N + images + scored * 2 * K * N, change + 2 * K * N + steps
+
+
+def scored_in_few(policy: OptimisticPolicy) -> int:
+    """How many actions the last `select` has scored in batches of up to four; a batch is twice the last one."""
+    few, scored, size = 0, 0, policy._batch_size()
+    while scored < policy.evaluated:
+        batch = min(size, policy.evaluated - scored)
+        few += batch if batch <= dense._FEW else 0
+        scored, size = scored + batch, 2 * size
+    return few
 
 
 def filled_eofd(K: int, d: int, m: int, *, beta: float = 0.01, norm_bound: float = 1e3) -> OptimisticPolicy:

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from variants import literal_of, make
 
-from compendium.theory.operations import counted, eofd_flops, filled_eofd, oful_flops, projection_counts
+from compendium.theory.operations import (
+    counted,
+    eofd_flops,
+    filled_eofd,
+    oful_flops,
+    projection_counts,
+    scored_in_few,
+)
 from mlogb_core import ConstantRadius, RidgeRadius, _linalg, oful
 from mlogb_core.curvature import FrequentDirections, dense, frequent_directions, low_rank
 from mlogb_core.environments import SyntheticEnvironment
@@ -47,7 +54,8 @@ def oful_excess(K, d, norm_bound=1e3):
     policy = oful(d, np.arange(1, K + 1) / K, **(PLAIN | {"norm_bound": norm_bound}))
     select, update = counted_round(policy)
     steps = update.calls["dsymv"]
-    derived = oful_flops(K, d, actions=20, scored=policy.evaluated, lanczos=steps)
+    few = scored_in_few(policy)
+    derived = oful_flops(K, d, actions=20, scored=policy.evaluated, few=few, lanczos=steps)
     return select.total / derived[0], update.total / derived[1]
 
 
