@@ -248,7 +248,7 @@ def oful_flops(
 
 
 def scored_in_few(policy: OptimisticPolicy) -> int:
-    """How many actions the last `select` has scored in batches of up to four; each is twice the one before."""
+    """How many actions the last `select` has scored in batches of up to four; batches double in size."""
     few, scored, size = 0, 0, policy._batch_size()
     while scored < policy.evaluated:
         batch = min(size, policy.evaluated - scored)
