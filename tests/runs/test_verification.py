@@ -29,6 +29,8 @@ from compendium.runs import run as runs
 from compendium.runs.verification import Report, verify
 from compendium.system import paths, provenance
 
+pytestmark = pytest.mark.slow  # The run that all of them change is made by a kernel.
+
 FILES = (
     "record.json", "study.json", "tiny.ipynb", "results.parquet", "timings.parquet", "final.parquet",
     "SHA256SUMS",
