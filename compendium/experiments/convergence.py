@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from compendium.experiments.action_sets import trial_environment
-from compendium.experiments.execution import Orders
+from compendium.experiments.execution import in_workers
 from compendium.experiments.region import true_parameter
 from compendium.experiments.setting import Setting
 from compendium.experiments.trials import one_blas_thread
@@ -48,7 +48,7 @@ def movements(
         true_parameter(setting, seed, experiment, 0)  # raises the error before anything is played
     # The settings of a trial follow each other, since a worker keeps the trial's action sets.
     trials = [(setting, trial) for trial in range(n_trials) for setting in settings]
-    played = joblib.Parallel(n_jobs=Orders.from_environment().jobs)(
+    played = in_workers(
         joblib.delayed(_rows)(setting, n_rounds, seed, experiment, trial) for setting, trial in trials
     )
     by_setting = [rows for place in range(len(settings)) for rows in played[place :: len(settings)]]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from compendium.experiments.execution import Orders
+from compendium.experiments.execution import Orders, in_workers
 from compendium.experiments.region import Region, squared_distance, true_parameter
 from compendium.experiments.setting import Setting
 from compendium.theory.mixture import ville_radius_terms
@@ -58,7 +58,7 @@ def distances(
     true_parameter(setting, seed, experiment, 0)  # raises the error before anything is played
     # Trials in blocks, so that a worker is sent few and long pieces of work.
     blocks = np.array_split(np.arange(n_trials), min(n_trials, 4 * Orders.from_environment().jobs))
-    played = joblib.Parallel(n_jobs=Orders.from_environment().jobs)(
+    played = in_workers(
         joblib.delayed(_trials)(setting, n_rounds, seed, experiment, block.tolist(), policy)
         for block in blocks
     )

@@ -14,7 +14,8 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -143,9 +144,7 @@ def obtain(experiment: str, specs: Sequence[TrialSpec], folder: Path, orders: Or
         if missing:
             trials.check_writable(folder)
         failures: dict[str, str] = {}
-        with warnings.catch_warnings():
-            # joblib warns when an idle worker ends, which would be an output that differs from run to run.
-            warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")
+        with _without_warnings_of_workers():
             for key, result in _computed(missing, orders):
                 if not isinstance(result, str):
                     try:
@@ -173,6 +172,26 @@ def _load(specs: Specs, folder: Path) -> dict[str, pd.DataFrame]:
     """Load the trials that are stored and can be used."""
     found = {key: trials.load(spec, folder) for key, spec in specs.items()}
     return {key: frame for key, frame in found.items() if frame is not None}
+
+
+def in_workers(calls: Iterable[Any]) -> list[Any]:
+    """Results of delayed calls, in their order, from as many worker processes as the run was given.
+
+    Parameters
+    ----------
+    calls : iterable
+        What `joblib.delayed` returns.
+    """
+    with _without_warnings_of_workers():
+        return list(joblib.Parallel(n_jobs=Orders.from_environment().jobs)(calls))
+
+
+@contextmanager
+def _without_warnings_of_workers() -> Iterator[None]:
+    """Ignore what joblib says when an idle worker ends, which would be an output that differs from run to run."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")
+        yield
 
 
 def _computed(missing: Specs, orders: Orders) -> Iterator[Arrival]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import joblib
 
 from compendium.experiments.action_sets import trial_environment
-from compendium.experiments.execution import Orders
+from compendium.experiments.execution import in_workers
 from compendium.experiments.timing import Played
 from compendium.experiments.trials import one_blas_thread
 from mlogb_core.simulation import run_trial, trial_streams
@@ -38,7 +38,7 @@ def play_regret(
     """
     # The contenders of a trial follow each other, since a worker keeps the trial's action sets.
     games = [(name, trial) for trial in range(n_trials) for name in contenders]
-    found = joblib.Parallel(n_jobs=Orders.from_environment().jobs)(
+    found = in_workers(
         joblib.delayed(_game)(contenders[name], n_rounds, seed, experiment, trial) for name, trial in games
     )
     regret: dict[str, list[float]] = {name: [] for name in contenders}

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import warnings
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -685,3 +686,16 @@ def test_the_comparison_of_runs_finds_a_changed_digit_of_each_file(whole, tmp_pa
             content.write_text(json.dumps(json.loads(content.read_text()) | {"more": 1}))
         changed = {key for key, value in numbers_of(copy).items() if value != numbers_of(whole.path)[key]}
         assert changed == {name}
+
+
+def test_a_worker_that_ends_is_no_output_of_a_notebook(monkeypatch):
+    """joblib's warning comes in some runs and not in others."""
+
+    def parallel(n_jobs):
+        warnings.warn("A worker stopped while some jobs were given to the executor.", stacklevel=1)
+        return list
+
+    monkeypatch.setattr(execution.joblib, "Parallel", parallel)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert execution.in_workers([1, 2]) == [1, 2]
