@@ -188,7 +188,7 @@ def in_workers(calls: Iterable[Any]) -> list[Any]:
 
 @contextmanager
 def _without_warnings_of_workers() -> Iterator[None]:
-    """Ignore what joblib says when an idle worker ends, which would be an output that differs from run to run."""
+    """Ignore what joblib says when an idle worker ends: it would be an output that differs between runs."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")
         yield
