@@ -149,7 +149,7 @@ class CompiledPolicy(OptimisticPolicy):
         """The choice, or `NO_ACTION` if the kernel cannot make it, as where a sum overflows."""
         try:
             beta = self.beta
-            if beta == 0.0 or self._is_wide():
+            if beta == 0.0 or self._is_wide() or self._is_sparse(actions):
                 return NO_ACTION
             actions = _writable(actions)
             action, margin, scored, image = self._choose(actions, squares, beta)
@@ -213,6 +213,11 @@ class CompiledPolicy(OptimisticPolicy):
         """Whether products of a basis with K vectors at once are faster by BLAS than in a kernel."""
         sketch = self._curvature
         return sketch.n_outcomes > 1 and isinstance(sketch, LowRankCurvature) and sketch.image_cost >= WIDE
+
+    def _is_sparse(self, actions: Array) -> bool:
+        """Whether actions have so few features that their products with a full matrix need no kernel."""
+        curvature = self._curvature
+        return isinstance(curvature, DenseCurvature) and curvature.few_features(actions) is not None
 
     def _ridge(self) -> Array:
         """The upper Cholesky factor R of `Sketch`, with contiguous rows: the transpose of the stored one."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.blas import dsymm, dsymv, dsyrk
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
@@ -25,6 +26,8 @@ from mlogb_core.projection import project_by_lanczos
 _FEW = 4
 # Up to this many parameters all eigenvalues take a fraction of a second.
 _ALL = 1000
+# An inverse with this many entries is read in part where at most one feature in so many differs from 0.
+_LARGE, _SPARSE = 1_000_000, 8
 
 
 class DenseFrame(NamedTuple):
@@ -83,6 +86,9 @@ class DenseCurvature(Curvature[DenseFrame]):
     def images(self, actions: Array) -> Array:
         r"""The (n, K, Kd) rows :math:`(I \otimes x)^\top H^{-1}` of (n, d) actions."""
         n, K, d = actions.shape[0], self.n_outcomes, self.n_features
+        used = self.few_features(actions)
+        if used is not None:
+            return self._images_from_columns(actions, used)
         products = np.empty((n, K, K, d))
         blocks = self.inverse.reshape((d, K, d, K), order="F")
         for j in range(K):
@@ -182,6 +188,14 @@ class DenseCurvature(Curvature[DenseFrame]):
         return np.asarray((matrix + matrix.T) / 2.0)
 
     @np.errstate(under="ignore")
+    def few_features(self, actions: Array) -> NDArray[np.intp] | None:
+        """The features that differ from 0 in some action, or None if reading their columns saves no time."""
+        if self.image_cost < _LARGE or np.count_nonzero(actions[0]) * _SPARSE > self.n_features:
+            return None
+        used = np.flatnonzero(actions.any(axis=0))
+        return used if used.size * _SPARSE <= self.n_features else None
+
+    @np.errstate(under="ignore")
     def spectrum(self) -> Array:
         r"""Eigenvalues of :math:`H - \lambda I`, decreasing, (Kd,)."""
         values = np.linalg.eigvalsh(self._symmetric())
@@ -223,6 +237,16 @@ class DenseCurvature(Curvature[DenseFrame]):
         size = curvature.rank_bound
         curvature.inverse[...] = np.tril(as_matrix("inverse", take(state, "inverse"), (size, size)))
         return curvature
+
+    def _images_from_columns(self, actions: Array, used: NDArray[np.intp]) -> Array:
+        """`images`, from the columns of the inverse for the features that are used."""
+        K, d = self.n_outcomes, self.n_features
+        places = (np.arange(K)[:, None] * d + used).reshape(-1)
+        # A column of the symmetric matrix is one of the lower triangle and, transposed, one of its rows.
+        columns = self.inverse.T[places] + self.inverse.T.take(places, axis=1).T
+        columns[np.arange(places.size), places] *= 0.5  # The diagonal is in both.
+        products = actions[:, used] @ columns.reshape(K, used.size, K * d)
+        return np.asarray(products.transpose(1, 0, 2))
 
     def _check_regularization(self, frame: DenseFrame, factor: Array) -> None:
         """Compare the ridge with a lower bound of one Hessian's largest eigenvalue: the sum is not stored."""

@@ -281,6 +281,25 @@ def test_either_form_goes_on_from_a_state_of_the_other(kind, first):
     np.testing.assert_allclose(other.parameter, policies[first].parameter, rtol=0, atol=CLOSE)
 
 
+def test_actions_with_few_features(monkeypatch):
+    """The products with a full matrix are then computed from a part of it; the play is the kernels'."""
+    (plain, fast), by_kernel = pair("oful", 3, 40, 1), pair("oful", 3, 40, 1)[1]
+    rng = np.random.default_rng(8)
+    for _ in range(80):
+        actions = np.zeros((6, 40))
+        actions[:, rng.choice(40, 5, replace=False)] = 0.5 * rng.standard_normal((6, 5))
+        chosen = by_kernel.select(actions)
+        with monkeypatch.context() as patch:
+            patch.setattr("mlogb_core.curvature.dense._LARGE", 0)
+            assert plain.select(actions) == fast.select(actions) == chosen
+        outcome = int(rng.integers(4))
+        for policy in (by_kernel, plain, fast):
+            policy.update(actions[chosen], outcome)
+        np.testing.assert_allclose(plain.parameter, by_kernel.parameter, rtol=0, atol=CLOSE)
+        np.testing.assert_allclose(fast.parameter, by_kernel.parameter, rtol=0, atol=CLOSE)
+    assert np.linalg.norm(fast.parameter) == pytest.approx(fast.norm_bound)
+
+
 def test_greedy_play_and_overflow():
     rng = np.random.default_rng(4)
     plain, fast = pair("eofd", 3, 8, 5, radius=RidgeRadius(0.0))

@@ -260,6 +260,23 @@ def test_inverse_blocks_and_spectrum_match_the_dense_matrix(name, case):
     np.testing.assert_array_equal(blocks, curvature.inverse_blocks(actions, curvature.images(actions)))
 
 
+def test_few_features_of_a_large_matrix(monkeypatch):
+    """Products with actions that have few features are computed from a part of the matrix."""
+    rng, curvature = np.random.default_rng(3), DenseCurvature(3, 40, 0.5)
+    for x in rng.standard_normal((5, 40)):
+        curvature.add(curvature.frame(x), rng.standard_normal((3, 3)))
+    for used, few in ((0, True), (1, True), (5, True), (6, False), (40, False)):
+        actions, places = np.zeros((4, 40)), np.sort(rng.choice(40, used, replace=False))
+        actions[:, places] = rng.standard_normal((4, used))
+        expected = curvature.images(actions)
+        assert curvature.few_features(actions) is None
+        with monkeypatch.context() as patch:
+            patch.setattr("mlogb_core.curvature.dense._LARGE", 0)
+            assert np.array_equal(curvature.few_features(actions), places if few else None)
+            np.testing.assert_allclose(curvature.images(actions), expected, rtol=0, atol=1e-14)
+            np.testing.assert_allclose(curvature.frame(actions[0]).solved, expected[0], rtol=0, atol=1e-14)
+
+
 @given(cases(), st.sampled_from([0, 1, 15]))
 @settings(max_examples=40)
 def test_the_largest_eigenvalue_of_a_large_dense_matrix_is_that_of_its_spectrum(case, rounds):
