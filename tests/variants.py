@@ -70,7 +70,7 @@ GROWING = (
     "dyadic_eofd",
 )
 IN_NUMPY = ("robust_eofd", "first_order", "compensated_eofd", *GROWING, "growing_ridge", "diagonal")
-COMPILED = ("doubling_eofd compiled", "dyadic_eofd compiled", "diagonal compiled")
+COMPILED = ("doubling_eofd compiled", "dyadic_eofd compiled", "diagonal compiled", "first_order compiled")
 OTHERS = (*IN_NUMPY, *filter(is_available, COMPILED))
 ALL = (*filter(is_available, VARIANTS), *OTHERS)
 SKETCHES = tuple(k for k in ALL if k.startswith("eofd") and "buffer" not in k)  # the iterates of Algorithm 2

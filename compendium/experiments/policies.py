@@ -358,7 +358,7 @@ POLICIES: dict[str, Entry] = {
         oful, OPTIMISTIC, Style("OFUL-MLogB", "#0072B2", (6, 2), "s"), _hessian, Compilable,
     ),
     "first-order": Entry(
-        first_order, OPTIMISTIC, Style("no curvature", "#009E73", (1, 1.2), "^"), _no_matrix,
+        first_order, OPTIMISTIC, Style("no curvature", "#009E73", (1, 1.2), "^"), _ridge, Compilable,
     ),
     "greedy": Entry(
         partial(eofd, radius=ConstantRadius(0.0)), ("sketch_size", *STEP),

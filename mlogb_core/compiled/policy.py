@@ -55,6 +55,7 @@ from mlogb_core.curvature import (
     DyadicFrequentDirections,
     FrequentDirections,
     GrowingRidge,
+    NoCurvature,
     RobustFrequentDirections,
 )
 from mlogb_core.curvature.base import check_regularization
@@ -75,6 +76,7 @@ PLAYED = (
     DenseCurvature,
     DiagonalCurvature,
     GrowingRidge,
+    NoCurvature,
 )
 #: If the basis holds this many numbers and K > 1, BLAS computes the products with it.
 WIDE = 100_000
@@ -166,7 +168,7 @@ class CompiledPolicy(OptimisticPolicy):
         given, numbers = (actions, squares, self._parameter, self.rewards), self._bonus_numbers(beta)
         if isinstance(curvature, DenseCurvature):
             return choose_by_inverse(*given, curvature.inverse, numbers)
-        if isinstance(curvature, GrowingRidge):
+        if isinstance(curvature, GrowingRidge | NoCurvature):
             return choose_by_sketch(*given, _NO_ROWS, _NO_ROWS, _NO_ROWS, numbers)[:4]
         if isinstance(curvature, DiagonalCurvature):
             return choose_by_diagonal(*given, curvature.diagonal, numbers)
@@ -282,6 +284,8 @@ class CompiledPolicy(OptimisticPolicy):
         if isinstance(curvature, GrowingRidge):
             parameter, multiplier, trace = self._step_by_ridge(action, outcome)
             return parameter, multiplier, partial(curvature._end_round, trace)
+        if isinstance(curvature, NoCurvature):
+            return (*self._step_without_curvature(action, outcome), curvature._end_round)
         if isinstance(curvature, DiagonalCurvature):
             parameter, multiplier, entries = self._step_by_diagonal(action, image, outcome)
             return parameter, multiplier, partial(curvature._add_diagonal, entries, action)
@@ -385,6 +389,13 @@ class CompiledPolicy(OptimisticPolicy):
             trace = float(np.square(factor).sum() * (action @ action))
         return parameter, multiplier, trace
 
+    def _step_without_curvature(self, action: Array, outcome: int) -> tuple[Array, float]:
+        """`NoCurvature.newton_step` with the kernel for a ridge."""
+        state, parameter, multiplier, *_ = step_by_ridge(self.parameter, action, outcome, self._numbers())
+        if state != DONE:
+            parameter, multiplier, _ = self._step_by_numpy(action, outcome)
+        return _writable(parameter), multiplier
+
     def _step_by_diagonal(self, action: Array, image: Array, outcome: int) -> tuple[Array, float, Array]:
         """`DiagonalCurvature.newton_step` with a kernel, and the diagonal of the Jacobian after it."""
         diagonal, numbers = self.curvature.diagonal, self._numbers()
@@ -408,7 +419,8 @@ class CompiledPolicy(OptimisticPolicy):
         frame, numbers = curvature.frame(action), (self.step_size, self.norm_bound)
         parameter, multiplier, _ = curvature.newton_step(frame, self.parameter, residual, factor, *numbers)
         factor = loss_at(parameter, action, 0).factor
-        curvature._check_regularization(frame, factor)
+        if isinstance(curvature, DiagonalCurvature):
+            curvature._check_regularization(frame, factor)
         return parameter, multiplier, factor
 
     def _step_by_inverse(self, action: Array, image: Array, outcome: int) -> tuple[Array, float]:

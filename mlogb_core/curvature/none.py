@@ -26,4 +26,7 @@ class NoCurvature(LowRankCurvature):
     def add(self, frame: LowRankFrame, factor: Array, coordinates: Array | None = None) -> None:
         """Count the update and keep nothing of it."""
         self.check_order(frame)
+        self._end_round()
+
+    def _end_round(self) -> None:
         self.updates += 1

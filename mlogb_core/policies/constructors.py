@@ -357,12 +357,13 @@ def first_order(
     step_size: float,
     norm_bound: float,
     radius: Radius,
+    compiled: bool = False,
 ) -> OptimisticPolicy:
     r"""The first-order baseline: the optimistic policy over :math:`Z = \lambda I`, without curvature.
 
     Parameters
     ----------
-    n_features, rewards, regularization, step_size, norm_bound, radius
+    n_features, rewards, regularization, step_size, norm_bound, radius, compiled
         As in `eofd`.
 
     Returns
@@ -373,10 +374,13 @@ def first_order(
     ------
     ValueError
         If an argument is out of range; the message names it.
+    ImportError
+        If `compiled` is true and numba is not installed.
     """
     rewards = as_rewards(rewards)
     identity = NoCurvature(rewards.size, n_features, regularization)
-    return OptimisticPolicy(identity, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
+    policy = policy_class(compiled)
+    return policy(identity, rewards, step_size=step_size, norm_bound=norm_bound, radius=radius)
 
 
 def growing_ridge(

@@ -21,7 +21,7 @@ SETTINGS = {"regularization": 1.0, "step_size": 2.0, "norm_bound": 2.0}
 SIZES = [(4, 100, 40), (1, 60, 6), (2, 30, 5), (1, 12, 12), (3, 7, 40), (12, 5, 9), (5, 4, 1), (1, 9, 1)]
 # What is played in both forms; the budget makes the size grow in these games.
 GROWING = ("budgeted_eofd", "doubling_eofd", "dyadic_eofd")
-FLAT = ("growing_ridge", "diagonal")  # without directions
+FLAT = ("growing_ridge", "diagonal", "first_order")  # without directions
 PAIRS = ("eofd", "oful", "robust_eofd", "compensated_eofd", *GROWING, *FLAT)
 CLOSE = 1e-12  # the largest difference of W seen is 4e-15; on degenerate streams, 4e-14
 
@@ -320,9 +320,12 @@ def test_greedy_play_and_overflow():
 
 
 def test_only_some_curvatures_have_kernels():
-    message = "curvature must be of one of the classes .* itself, got NoCurvature"
+    class Kept(NoCurvature):
+        """A subclass, which might keep something."""
+
+    message = "curvature must be of one of the classes .* itself, got .*Kept"
     with pytest.raises(ValueError, match=message):
-        CompiledPolicy(NoCurvature(1, 2, 1.0), [1.0], step_size=1.0, norm_bound=1.0, radius=RidgeRadius(1.0))
+        CompiledPolicy(Kept(1, 2, 1.0), [1.0], step_size=1.0, norm_bound=1.0, radius=RidgeRadius(1.0))
 
 
 def test_a_curvature_that_is_assigned_later_is_checked_too():

@@ -25,7 +25,7 @@ from mlogb_core.curvature import (
 )
 from mlogb_core.link import jacobian_factor
 
-KINDS = tuple(kind for kind in OTHERS if kind != "first_order")
+KINDS = tuple(kind for kind in OTHERS if not kind.startswith("first_order"))
 FLAT = ("growing_ridge", "diagonal")  # without directions
 budgets = st.sampled_from([0.05, 1.0, 10.0, 1e3])
 horizons = st.sampled_from([1, 10, 30, 1000])
@@ -410,7 +410,7 @@ def test_a_state_that_does_not_fit_is_rejected(kind, key, value, message):
         type(curvature).from_state(state)
 
 
-@pytest.mark.parametrize("kind", [*GROWING, *(kind for kind in OTHERS if "compiled" in kind or kind in FLAT)])
+@pytest.mark.parametrize("kind", [*GROWING, *(kind for kind in KINDS if "compiled" in kind or kind in FLAT)])
 def test_a_failing_round_changes_nothing(kind):
     """The Hessian is so large that the ridge is lost in its roundoff."""
     policy = make(kind, 2, 6, 2)

@@ -274,7 +274,7 @@ OPTIONS = {"step_size": 1.5, "norm_bound": 0.5}
     [
         Forgetful(2, D, 1.0, 3),
         Damped(2, D, 1.0),
-        NoCurvature(2, D, 1.0),
+        type("OwnFlat", (NoCurvature,), {})(2, D, 1.0),
         type("OwnDiagonal", (DiagonalCurvature,), {})(2, D, 1.0),
         type("OwnDoubling", (DoublingFrequentDirections,), {})(2, D, 1.0, 3, 1.0),
         type("OwnDyadic", (DyadicFrequentDirections,), {})(2, D, 1.0, 3, 1.0),

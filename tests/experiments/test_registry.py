@@ -135,7 +135,7 @@ def test_own_parameters_are_passed_to_one_policy_alone():
         ({"eofd": {"buffr": 3}}, "parameters['eofd']['buffr']: Extra inputs are not permitted, got 3; own"),
         ({"eofd": {"buffer": 0}}, "parameters['eofd']['buffer']: Input should be greater than 0, got 0"),
         ({"eofd": {"buffer": "x"}}, "parameters['eofd']['buffer']: Input should be a valid integer"),
-        ({"first-order": {"buffer": 2}}, "own parameters of 'first-order': none"),
+        ({"random": {"buffer": 2}}, "own parameters of 'random': none"),
         ({"eofd-compiled": {"buffer": 2}}, "policies that play, ('eofd', 'oful', 'first-order', 'greedy'"),
         ({"ucb": {}}, "got 'ucb'"),
         ({"eofd": 3}, "parameters.eofd"),
