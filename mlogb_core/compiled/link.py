@@ -41,6 +41,28 @@ def _others(p: Array, i: int) -> float:
 
 
 @kernel
+def jacobian(p: Array) -> Array:
+    """`link.jacobian` at the probabilities of the outcomes 0..K."""
+    K = p.size - 1
+    matrix = np.empty((K, K))
+    for i in range(K):
+        for j in range(K):
+            matrix[i, j] = -p[i + 1] * p[j + 1]
+        matrix[i, i] = p[i + 1] * _others(p, i + 1)
+    return matrix
+
+
+@kernel
+def log_loss(logits: Array, outcome: int) -> float:
+    """`link.log_loss` of one outcome."""
+    shift, total = max(0.0, logits.max()), 0.0
+    for logit in logits:
+        total += math.exp(logit - shift)
+    own = logits[outcome - 1] if outcome > 0 else 0.0
+    return float(math.log(total + math.exp(-shift)) + (shift - own))
+
+
+@kernel
 def estimates(actions: Array, parameter: Array, rewards: Array) -> tuple[Array, Array]:
     """Scores without the bonus, (n,), and the slopes, Jacobian times rewards, (n, K)."""
     n, K = actions.shape[0], parameter.shape[0]

@@ -42,6 +42,7 @@ from mlogb_core.compiled.dense import change_of_inverse, step_by_inverse
 from mlogb_core.compiled.diagonal import choose_by_diagonal, step_by_diagonal
 from mlogb_core.compiled.eigenpair import BLOCKED, smallest_eigenpair
 from mlogb_core.compiled.link import estimates, loss_at
+from mlogb_core.compiled.observed import observed_surplus
 from mlogb_core.compiled.ridge import step_by_ridge
 from mlogb_core.compiled.round import step_and_shrink
 from mlogb_core.compiled.shrink import shrink
@@ -60,10 +61,11 @@ from mlogb_core.curvature import (
 )
 from mlogb_core.curvature.base import check_regularization
 from mlogb_core.curvature.low_rank import LowRankCurvature
+from mlogb_core.observed import PlayedRound
 from mlogb_core.policies.newton import Learned
 from mlogb_core.policies.optimistic import Estimate, OptimisticPolicy, Selected
 from mlogb_core.projection import Resolvent, project_by_lanczos, project_onto_ball
-from mlogb_core.radius import ConstantRadius
+from mlogb_core.radius import ConstantRadius, ObservedRadius
 
 #: The curvatures that the kernels can play.
 PLAYED = (
@@ -250,6 +252,15 @@ class CompiledPolicy(OptimisticPolicy):
         surplus = self._surplus_of(action, outcome, parameter, moved[1])
         add()
         return Learned(parameter, moved, surplus=surplus)
+
+    def _increment(self, played: PlayedRound) -> float:
+        """What the round adds, by a kernel for the forecast that makes it the same for all outcomes."""
+        radius = self.radius
+        if type(radius) is ObservedRadius and radius.forecast == "normalised":
+            surplus = observed_surplus(*played)
+            if math.isfinite(surplus):
+                return surplus
+        return super()._increment(played)
 
     def _is_single(self) -> bool:
         """Whether one kernel can play an update: it drops one direction, and the radius asks for no more."""
@@ -485,6 +496,7 @@ def compile_kernels() -> None:
     estimate = policy._estimate(identity, np.ones(_TINY))
     policy._best_by_blas(estimate, Bonus(0.1, 0.5, 1.0, 0.0, 0.0))
     movement(policy.parameter, policy.parameter, identity[0], 0, 1.0, 0.0)
+    observed_surplus(np.zeros(2), np.zeros(2), 0, np.eye(2), 1.0, 0.0, 1.0, 1.0)
     sketch = policy.curvature
     view = Sketch(sketch._rows, sketch.core, policy._ridge())
     frame = Frame(np.zeros_like(view.core[:2]), np.empty((2, 0)))

@@ -390,10 +390,14 @@ class NewtonPolicy(Owned, ABC):
             self.step_size,
             self.norm_bound,
         )
-        surplus = float(self.radius.increment(played))  # type: ignore[attr-defined]  # `_adds_up` has found it.
+        surplus = self._increment(played)
         if not math.isfinite(surplus):
             raise ArithmeticError(f"the radius cannot add up the round: it found {surplus}")
         return surplus
+
+    def _increment(self, played: PlayedRound) -> float:
+        """What the radius, which has a method for it, adds up of a round."""
+        return float(self.radius.increment(played))  # type: ignore[attr-defined]
 
     def _image_of(self, action: Array) -> Array | None:
         """The image of the action under the curvature, if selecting has computed it."""

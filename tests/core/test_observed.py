@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 
 import numpy as np
@@ -41,6 +42,21 @@ def random_rounds(policy, n_rounds, seed=0):
         outcome = int(rng.integers(K + 1))
         policy.update(x, outcome)
         yield *before, x, outcome
+
+
+@pytest.mark.parametrize("K", [1, 2, 5])
+def test_the_kernel_adds_the_same(K):
+    pytest.importorskip("numba", reason="the compiled form is the optional extra [fast]")
+    from mlogb_core.compiled.observed import observed_surplus
+
+    for seed, scale in itertools.product(range(5), (1.0, 30.0, 900.0)):
+        for outcome in range(K + 1):
+            played = played_round(K, seed)
+            played = played._replace(
+                before=scale * played.before, after=scale * played.after, outcome=outcome
+            )
+            expected = ObservedRadius(0.1).increment(played)
+            assert observed_surplus(*played) == pytest.approx(expected, rel=1e-12, abs=1e-12 * scale)
 
 
 def test_remainder_is_the_maximum_over_the_ball():
