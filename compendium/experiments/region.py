@@ -87,4 +87,5 @@ def squared_distance(policy: OptimisticPolicy, truth: np.ndarray) -> float:
 
 
 def _share(policy: OptimisticPolicy, truth: np.ndarray) -> float:
-    return squared_distance(policy, truth) / policy.beta if policy.beta > 0.0 else np.inf
+    beta = policy.beta
+    return squared_distance(policy, truth) / beta if beta > 0.0 else np.inf
