@@ -240,6 +240,12 @@ def test_a_buffer_and_the_theorems_radius():
     assert_same_play(*pair("eofd", 3, 20, 9, buffer=3, radius=radius), np.random.default_rng(2), 150)
 
 
+@pytest.mark.parametrize("kind", FLAT)
+def test_the_theorems_radius_without_directions(kind):
+    radius = TheoremRadius(1e-3, scale=1e-3)
+    assert_same_play(*pair(kind, 3, 20, 9, radius=radius), np.random.default_rng(2), 150)
+
+
 @pytest.mark.each_value
 @pytest.mark.parametrize("kind", STREAMS)
 @pytest.mark.parametrize(("K", "d", "m"), [(1, 9, 4), (3, 6, 8), (2, 4, 8)])
