@@ -207,7 +207,7 @@ class VowpalWabbit(Peer):
 
     def _predict(self, examples: list[Any]) -> Array:
         probability = np.asarray(self._learner.predict(examples), dtype=np.float64)
-        return probability / probability.sum()
+        return np.asarray(probability / probability.sum())
 
     def _release(self) -> None:
         """Give the examples of the last choice back to the package, which uses their memory again."""
