@@ -183,7 +183,18 @@ def in_workers(calls: Iterable[Any]) -> list[Any]:
         What `joblib.delayed` returns.
     """
     with _without_warnings_of_workers():
-        return list(joblib.Parallel(n_jobs=Orders.from_environment().jobs)(calls))
+        return list(_workers(Orders.from_environment().jobs)(calls))
+
+
+def _workers(count: int, **options: Any) -> joblib.Parallel:
+    """Worker processes of this machine, or this process for a count of one.
+
+    Joblib keeps the processes for the next computation if that asks for the same number and initializer. To
+    start them takes seconds, in which they import the library.
+    """
+    if count > 1:
+        options |= {"initializer": _end_with_parent, "initargs": (os.getpid(),)}
+    return joblib.Parallel(n_jobs=count, **options)
 
 
 @contextmanager
@@ -211,9 +222,8 @@ def _computed_here(missing: Specs, workers: int) -> Iterator[Arrival]:
     """
     left = dict(missing)
     work = [joblib.delayed(_compute)(spec, key) for key, spec in sorted(missing.items(), key=_place)]
-    options = {"initializer": _end_with_parent, "initargs": (os.getpid(),)} if workers > 1 else {}
     try:
-        for key, result in joblib.Parallel(n_jobs=workers, return_as="generator_unordered", **options)(work):
+        for key, result in _workers(workers, return_as="generator_unordered")(work):
             del left[key]
             yield key, result
     except TerminatedWorkerError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -64,19 +64,19 @@ class _Texts:
     """
 
     def __init__(self) -> None:
-        self._lines: dict[tuple[int, bytes], list[str]] = {}
+        self._texts: dict[tuple[int, bytes], str] = {}
         self._size = 0
 
-    def of(self, actions: Array, template: str) -> list[str]:
-        """One line for each action."""
+    def of(self, actions: Array, template: str) -> str:
+        """A line for each action."""
         key = actions.shape[1], hashlib.blake2b(actions.data, digest_size=16).digest()
-        if key not in self._lines:
-            lines = [template % tuple(action) for action in actions.tolist()]
+        if key not in self._texts:
+            text = "\n".join(template % tuple(action) for action in actions.tolist())
             if self._size > _KEPT:
-                self._lines, self._size = {}, 0
-            self._lines[key] = lines
-            self._size += sum(map(len, lines))
-        return self._lines[key]
+                self._texts, self._size = {}, 0
+            self._texts[key] = text
+            self._size += len(text)
+        return self._texts[key]
 
 
 _texts = _Texts()
@@ -103,6 +103,15 @@ class Peer:
         """The action and the reward of the outcome."""
         played = as_vector("action", action, self.n_features)
         return played, float(self.payoff[as_outcome(outcome, len(self.payoff) - 1)])
+
+
+class _Selected(NamedTuple):
+    """A choice of Vowpal Wabbit, from which it has not learned yet."""
+
+    features: Array
+    place: int
+    examples: list[Any]
+    probability: float
 
 
 class VowpalWabbit(Peer):
@@ -161,35 +170,50 @@ class VowpalWabbit(Peer):
             f"--cb_explore_adf {options} --cb_type mtr --learning_rate {rate:g} --random_seed 1 --quiet"
         )
         self._format = "|x " + " ".join(f"{j}:%.9g" for j in range(self.n_features))
-        self._selected: tuple[Array, int, list[str], float] | None = None
+        self._selected: _Selected | None = None
 
     def select(self, actions: ArrayLike) -> int:
         """Index of an action of an (n, d) set, drawn from the probabilities that the package returns."""
         checked = as_actions(actions, self.n_features)[0]
-        lines, probability = self._predict(checked)
+        self._release()
+        examples = self._parsed(checked)
+        probability = self._predict(examples)
         played = int(self.rng.choice(len(probability), p=probability))
-        self._selected = checked[played].copy(), played, lines, float(probability[played])
+        self._selected = _Selected(checked[played].copy(), played, examples, float(probability[played]))
         return played
 
     def probabilities(self, actions: ArrayLike) -> Propensities:
         """With which probability each action is selected."""
-        return Propensities.exact(self._predict(as_actions(actions, self.n_features)[0])[1])
+        examples = self._parsed(as_actions(actions, self.n_features)[0])
+        probability = self._predict(examples)
+        self._learner.finish_example(examples)
+        return Propensities.exact(probability)
 
     def update(self, action: ArrayLike, outcome: int) -> None:
         """Learn from the outcome, in 0..K, of an action."""
         features, reward = self._checked(action, outcome)
-        played, lines, probability = 0, [self._format % tuple(features)], 1.0
-        if self._selected is not None and np.array_equal(self._selected[0], features):
-            _, played, lines, probability = self._selected
-        labelled = list(lines)
-        labelled[played] = f"0:{-reward:.9g}:{probability:.9g} {lines[played]}"
-        self._learner.learn(labelled)
-        self._selected = None
+        if self._selected is None or not np.array_equal(self._selected.features, features):
+            self._release()
+            self._selected = _Selected(features, 0, self._parsed(features[None]), 1.0)
+        _, played, examples, probability = self._selected
+        examples[played].set_label_string(f"0:{-reward:.9g}:{probability:.9g}")
+        self._learner.learn(examples)
+        self._release()
 
-    def _predict(self, actions: Array) -> tuple[list[str], Array]:
-        lines = _texts.of(actions, self._format)
-        probability = np.asarray(self._learner.predict(list(lines)), dtype=np.float64)
-        return lines, probability / probability.sum()
+    def _parsed(self, actions: Array) -> list[Any]:
+        """The package's examples of the actions. To parse them takes most of the time of a round."""
+        parsed: list[Any] = self._learner.parse(_texts.of(actions, self._format))
+        return parsed
+
+    def _predict(self, examples: list[Any]) -> Array:
+        probability = np.asarray(self._learner.predict(examples), dtype=np.float64)
+        return np.asarray(probability / probability.sum())
+
+    def _release(self) -> None:
+        """Give the examples of the last choice back to the package, which uses their memory again."""
+        if self._selected is not None:
+            self._learner.finish_example(self._selected.examples)
+            self._selected = None
 
 
 class BayesianBandits(Peer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -89,10 +90,11 @@ class ECOLog(LogitOptimist):
         frame = self.curvature.frame(action, self._image_of(action))
         logit, change = float(self.parameter[0] @ action), self.step_size * float(frame.block[0, 0])
         slope = _slope(lambda s: logit - change * s, outcome)
-        step = self._step(frame, slope)
+        step_at = cache(partial(self._step, frame))  # The search of a root comes back to its first slopes.
+        step = step_at(slope)
         if step.multiplier > 0.0:  # The minimiser of the ball has another slope than the one outside.
-            slope = _slope(lambda s: float(self._step(frame, s).parameter[0] @ action), outcome, slope)
-            step = self._step(frame, slope)
+            slope = _slope(lambda s: float(step_at(s).parameter[0] @ action), outcome, slope)
+            step = step_at(slope)
         new = step.parameter
         surplus = self._surplus_of(action, outcome, new, 0.0)
         self.curvature.add(frame, jacobian_factor(outcome_probabilities(new @ action)))

@@ -19,6 +19,8 @@ import pandas as pd
 import pytest
 from batch_project import ROOT, command, make_real_project, numbers_of, wait_until
 from batch_project import SMALL_STUDY as STUDY
+from joblib import delayed
+from joblib.externals.loky import reusable_executor
 
 from compendium import cli
 from compendium.experiments import execution, journal, progress, trials
@@ -699,3 +701,13 @@ def test_a_worker_that_ends_is_no_output_of_a_notebook(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert execution.in_workers([1, 2]) == [1, 2]
+
+
+@pytest.mark.slow
+def test_the_workers_of_a_study_serve_the_next_computation(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLOGB_JOBS", "2")
+    obtain("one", STUDY.specs()[:3], tmp_path, Orders(jobs=2))
+    started = reusable_executor._executor
+    assert started is not None
+    assert os.getpid() not in execution.in_workers(delayed(os.getpid)() for _ in range(3))
+    assert reusable_executor._executor is started

@@ -71,18 +71,35 @@ def test_the_modules_of_the_registry_import_no_peer():
         assert not {name.partition(".")[0] for name in names} & {POLICIES[name].package for name in NAMES}
 
 
+class Line:
+    """An example of the package: a line of text and its label."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def set_label_string(self, label):
+        self.text = f"{label} {self.text}"
+
+
 class Recorder:
     """A learner of Vowpal Wabbit's interface that says what it was given."""
 
     def __init__(self, options):
-        self.options, self.learned = options, []
+        self.options, self.learned, self.held = options, [], 0
+
+    def parse(self, text):
+        self.held += 1
+        return [Line(line) for line in text.split("\n")]
+
+    def finish_example(self, lines):
+        self.held -= 1
 
     def predict(self, lines):
-        self.lines = list(lines)
+        self.lines = [line.text for line in lines]
         return [0.25, 0.75, 0.0]
 
     def learn(self, lines):
-        self.learned.append(lines)
+        self.learned.append([line.text for line in lines])
 
 
 def test_vowpal_wabbit_is_told_cost_and_probability_of_the_choice(monkeypatch):
@@ -103,18 +120,23 @@ def test_vowpal_wabbit_is_told_cost_and_probability_of_the_choice(monkeypatch):
         counts[chosen] += 1
     assert counts[2] == 0
     assert counts[1] == pytest.approx(150, abs=25)
+    policy.select(actions)
     policy.update([7.0, 8.0], 0)
     assert learner.learned[-1] == ["0:-0:1 |x 0:7 1:8"]
+    assert learner.held == 0
+    policy.select(actions)
+    policy.select(actions)
+    assert learner.held == 1
 
 
 def test_the_text_of_an_action_set_is_kept_and_is_that_of_its_numbers():
     texts, actions = peers._Texts(), np.array([[1.0, 0.5], [-2.0, 0.125]])
     first = texts.of(actions, "|x 0:%.9g 1:%.9g")
-    assert first == ["|x 0:1 1:0.5", "|x 0:-2 1:0.125"]
+    assert first == "|x 0:1 1:0.5\n|x 0:-2 1:0.125"
     assert texts.of(actions.copy(), "|x 0:%.9g 1:%.9g") is first
     actions[0, 0] = 7.0
-    assert texts.of(actions, "|x 0:%.9g 1:%.9g") == ["|x 0:7 1:0.5", first[1]]
-    assert texts.of(actions.reshape(1, 4), "|x 0:%.9g 1:%.9g 2:%.9g 3:%.9g") == ["|x 0:7 1:0.5 2:-2 3:0.125"]
+    assert texts.of(actions, "|x 0:%.9g 1:%.9g") == "|x 0:7 1:0.5\n|x 0:-2 1:0.125"
+    assert texts.of(actions.reshape(1, 4), "|x 0:%.9g 1:%.9g 2:%.9g 3:%.9g") == "|x 0:7 1:0.5 2:-2 3:0.125"
 
 
 @needs("mabwiser")
