@@ -483,3 +483,4 @@ def compile_kernels() -> None:
     policy._projected(view, frame, taken, identity[0])
     for order in (_TINY, BLOCKED):
         smallest_eigenpair(np.eye(order) + 0.1)
+    smallest_by_bisection(identity, 2)
