@@ -21,8 +21,8 @@ from mlogb_core.policies import eofd, newton, optimistic
 
 #: Sizes at which a round takes many times its limit from counted operations and bytes.
 SIZES = (Size(4, 100, 40), Size(1, 400, 40), Size(1, 785, 78))
-CHECKS, EIGENPAIRS = ("as_actions", "as_vector"), ("_smallest",)
-KERNELS = ("choose_by_sketch", "step_and_shrink", "step", "step_in_frame", "shrink", *EIGENPAIRS)
+CHECKS = ("as_actions", "as_vector")
+KERNELS = ("choose_by_sketch", "step_and_shrink", "step", "step_in_frame", "shrink", "_smallest")
 
 
 def rows(sizes: Sequence[Size] = SIZES, warmup: int = 100, n_rounds: int = 400) -> list[dict[str, Any]]:
@@ -39,8 +39,7 @@ def rows(sizes: Sequence[Size] = SIZES, warmup: int = 100, n_rounds: int = 400) 
     -------
     list of dict
         Medians over the rounds in microseconds: `round_us`; `kernels_us`, which includes the Cholesky factor
-        of the core; `eigenpairs_us`, which is a part of it, and None for K = 1, where the update is a single
-        kernel that finds the eigenpair; `checks_us`; and `between_us`.
+        of the core; `checks_us`; and `between_us`.
     """
     return [_row(size, warmup, n_rounds) for size in sizes]
 
@@ -70,12 +69,11 @@ def _row(size: Size, warmup: int, n_rounds: int) -> dict[str, Any]:
             player.update(candidates.row(action), outcome)
             whole = selected + time.perf_counter() - start
             if t >= warmup:
-                parts = [sum(spent.get(name, 0.0) for name in names) for names in (EIGENPAIRS, CHECKS)]
-                found.append((whole, *parts, whole - sum(spent.values())))
-    whole, pairs, checks, between = (float(f"{1e6 * value:.4g}") for value in np.median(found, axis=0))
+                checks = sum(spent.get(name, 0.0) for name in CHECKS)
+                found.append((whole, checks, whole - sum(spent.values())))
+    whole, checks, between = (float(f"{1e6 * value:.4g}") for value in np.median(found, axis=0))
     return {
         "K": K, "d": d, "m": m, "rounds": n_rounds, "round_us": whole,
-        "eigenpairs_us": pairs if K > 1 else None,
         "checks_us": checks, "between_us": between, "kernels_us": digits(whole - checks - between),
     }  # fmt: skip
 

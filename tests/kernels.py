@@ -32,8 +32,8 @@ NEEDS = {
 }
 TESTS = (
     (
-        "core/test_compiled.py core/test_compiled_eigenpair.py",
-        "degenerate_streams or a_buffer or bottom_pair or either_form",
+        "core/test_compiled.py core/test_compiled_eigenpair.py core/test_compiled_tridiagonal.py",
+        "degenerate_streams or a_buffer or bottom_pair or either_form or the_same_play_with",
     ),
     (
         "core/test_degenerate.py core/test_extreme_settings.py",

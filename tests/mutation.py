@@ -113,7 +113,7 @@ def suite() -> list[str]:
     names = (
         "link", "choice", "radius", "curvature", "error_control", "coordinates", "projection", "environments",
         "policies", "thompson", "simulation", "buffer", "orthogonality", "oracle", "compiled",
-        "compiled_faults", "compiled_eigenpair", "stiff",
+        "compiled_faults", "compiled_eigenpair", "compiled_tridiagonal", "stiff",
     )  # fmt: skip
     bounds = sorted(path.name for path in HERE.glob("theory/test_bounds_*.py"))
     rivals = sorted(path.name for path in HERE.glob("core/rivals/test_*.py"))

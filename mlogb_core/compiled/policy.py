@@ -2,7 +2,7 @@
 
 State, checks, radius and errors are those of `OptimisticPolicy`, so that a saved state can be continued in
 either form. Between the kernels BLAS and LAPACK compute large factorisations, products with several vectors
-at once, eigenpairs for K > 1, and the cases that a kernel leaves open.
+at once, the eigenpairs of large cores, and the cases that a kernel leaves open.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ from mlogb_core.compiled.ridge import step_by_ridge
 from mlogb_core.compiled.round import step_and_shrink
 from mlogb_core.compiled.shrink import shrink
 from mlogb_core.compiled.step import grown, movement, step, step_in_frame
+from mlogb_core.compiled.tridiagonal import LANES, smallest_by_bisection
 from mlogb_core.curvature import (
     BudgetedFrequentDirections,
     CompensatedFrequentDirections,
@@ -263,12 +264,15 @@ class CompiledPolicy(OptimisticPolicy):
         return super()._increment(played)
 
     def _is_single(self) -> bool:
-        """Whether one kernel can play an update: it drops one direction, and the radius asks for no more."""
+        """Whether one kernel can play an update: it drops few directions, and the radius asks for no more."""
         sketch = self.curvature
+        if getattr(type(sketch), "_dropped", None) is not FrequentDirections._dropped:
+            return False
+        most = sketch.rank_bound + sketch.n_outcomes
         return (
-            sketch.n_outcomes == 1
-            and getattr(type(sketch), "_dropped", None) is FrequentDirections._dropped
-            and sketch.rank_bound + 1 < BLOCKED
+            most < BLOCKED
+            and most - sketch.sketch_size <= LANES
+            and not self._is_wide()
             and not self.radius.needs_movement
             and not self._adds_up
         )
@@ -467,6 +471,10 @@ def _smallest(core: Array, count: int) -> tuple[Array, Array]:
         value, vector, certain = smallest_eigenpair(core)
         if certain:
             return np.array([value]), vector[None]
+    elif count <= LANES and len(core) < BLOCKED:
+        values, vectors, certain = smallest_by_bisection(core, count)
+        if certain:
+            return values, vectors
     values, vectors = smallest_eigenpairs(core, count)
     return values, np.ascontiguousarray(vectors.T)
 
@@ -504,3 +512,4 @@ def compile_kernels() -> None:
     policy._projected(view, frame, taken, identity[0])
     for order in (_TINY, BLOCKED):
         smallest_eigenpair(np.eye(order) + 0.1)
+    smallest_by_bisection(identity, 2)

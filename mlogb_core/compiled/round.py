@@ -1,4 +1,4 @@
-"""The update of a sketch for K = 1 by a single kernel: the step, the weakest direction and the shrink."""
+"""The update of a sketch by a single kernel: the step, the weakest directions and the shrink."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from mlogb_core.compiled.eigenpair import smallest_by_kernel
 from mlogb_core.compiled.kernel import kernel
 from mlogb_core.compiled.shrink import shrink
 from mlogb_core.compiled.step import step
+from mlogb_core.compiled.tridiagonal import LANES, smallest_by_bisection
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -26,23 +27,28 @@ def step_and_shrink(
     numbers: Numbers,
     size: int,
 ) -> tuple[int, Array, Array, float]:
-    """`step`, and then a shrink to `size` directions if there is one more.
+    """`step`, and then a shrink to `size` directions if there are more.
 
     Returns the state, the new parameter, the new core, and what the shrink subtracts. Unless the state is
     `DONE`, the sketch is as it was, and the round is to be played in several parts: also where an error is to
-    be raised, or where the weakest direction is not certain.
+    be raised, or where the weakest directions are not certain.
     """
     taken, settings = step(rows, core, ridge, parameter, action, image, outcome, numbers), Settings(*numbers)
     n = taken.core.shape[0]
     if taken.state != DONE:
         return taken.state, taken.parameter, taken.core, 0.0
-    if n > size + 1 or not _EPS * taken.largest <= settings.regularization:
+    if n > size + LANES or not _EPS * taken.largest <= settings.regularization:
         return NOT_SHRUNK, taken.parameter, taken.core, 0.0
     if n <= size:
         return DONE, taken.parameter, taken.core, 0.0
-    value, vector, certain = smallest_by_kernel(taken.core)
+    if n == size + 1:
+        value, vector, certain = smallest_by_kernel(taken.core)
+        removed = vector.reshape((1, n))
+    else:
+        values, removed, certain = smallest_by_bisection(taken.core, n - size)
+        value = values[n - size - 1]
     if not certain:
         return NOT_SHRUNK, taken.parameter, taken.core, 0.0
     discarded = max(value, 0.0)
-    shrunk, _ = shrink(rows[:n], taken.core, vector.reshape((1, n)), size, discarded, True)
+    shrunk, _ = shrink(rows[:n], taken.core, removed, size, discarded, True)
     return DONE, taken.parameter, shrunk, discarded
