@@ -22,7 +22,7 @@ from mlogb_core.policies import eofd, newton, optimistic
 #: Sizes at which a round takes many times its limit from counted operations and bytes.
 SIZES = (Size(4, 100, 40), Size(1, 400, 40), Size(1, 785, 78))
 CHECKS = ("as_actions", "as_vector")
-KERNELS = ("choose_by_sketch", "step_and_shrink", "step", "step_in_frame", "shrink", "_smallest")
+KERNELS = ("choose_by_sketch", "step_and_shrink", "step", "step_in_frame", "shrink", "deflate", "_smallest")
 
 
 def rows(sizes: Sequence[Size] = SIZES, warmup: int = 100, n_rounds: int = 400) -> list[dict[str, Any]]:

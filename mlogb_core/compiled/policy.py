@@ -45,7 +45,7 @@ from mlogb_core.compiled.link import estimates, loss_at
 from mlogb_core.compiled.observed import observed_surplus
 from mlogb_core.compiled.ridge import step_by_ridge
 from mlogb_core.compiled.round import step_and_shrink
-from mlogb_core.compiled.shrink import shrink
+from mlogb_core.compiled.shrink import deflate, shrink
 from mlogb_core.compiled.step import grown, movement, step, step_in_frame
 from mlogb_core.compiled.tridiagonal import LANES, smallest_by_bisection
 from mlogb_core.curvature import (
@@ -380,10 +380,11 @@ class CompiledPolicy(OptimisticPolicy):
             sketch._end_round(core)
             return
         removed, kept, discarded = removed[:dropped], n - dropped, max(float(values[dropped - 1]), 0.0)
-        rows, wide = sketch._rows[:n], self._is_wide()
-        core, scaled = shrink(rows, core, removed, kept, discarded, not wide)
-        if wide:
+        rows, (core, scaled) = sketch._rows[:n], shrink(core, removed, kept, discarded)
+        if self._is_wide():
             add_product(rows[:kept], scaled[:, :kept].T, removed @ rows, scale=-1.0)
+        else:
+            deflate(rows, removed, scaled, kept)
         sketch._end_round(core, discarded)
 
     def _add_block(self, parameter: Array, action: Array, image: Array, n: int, largest: float) -> None:

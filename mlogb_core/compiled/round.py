@@ -8,7 +8,7 @@ from mlogb_core._validation import Array
 from mlogb_core.compiled.arguments import DONE, NOT_SHRUNK, Numbers, Settings
 from mlogb_core.compiled.eigenpair import smallest_by_kernel
 from mlogb_core.compiled.kernel import kernel
-from mlogb_core.compiled.shrink import shrink
+from mlogb_core.compiled.shrink import deflate, shrink
 from mlogb_core.compiled.step import step
 from mlogb_core.compiled.tridiagonal import LANES, smallest_by_bisection
 
@@ -50,5 +50,6 @@ def step_and_shrink(
     if not certain:
         return NOT_SHRUNK, taken.parameter, taken.core, 0.0
     discarded = max(value, 0.0)
-    shrunk, _ = shrink(rows[:n], taken.core, removed, size, discarded, True)
+    shrunk, scaled = shrink(taken.core, removed, size, discarded)
+    deflate(rows[:n], removed, scaled, size)
     return DONE, taken.parameter, shrunk, discarded

@@ -12,14 +12,12 @@ from mlogb_core.compiled.vectors import BLOCK, add_products, add_rows, axpy, dot
 
 
 @kernel
-def shrink(
-    rows: Array, core: Array, removed: Array, kept: int, discarded: float, deflate: bool
-) -> tuple[Array, Array]:
-    r"""Remove k directions from the core and subtract the discarded amount; update the basis if `deflate`.
+def shrink(core: Array, removed: Array, kept: int, discarded: float) -> tuple[Array, Array]:
+    r"""Remove k directions from the core and subtract the discarded amount.
 
     For the reflector :math:`I - M Y^\top` the columns of Y replace the k rows of `removed`, and those of M
-    are returned beside the new core. The reflected core is :math:`C - M V^\top - V M^\top` with
-    :math:`V = C Y - \tfrac12 M Y^\top C Y`, symmetric to the bit.
+    are returned beside the new core; `deflate` applies it to the basis. The reflected core is
+    :math:`C - M V^\top - V M^\top` with :math:`V = C Y - \tfrac12 M Y^\top C Y`, symmetric to the bit.
     """
     k, n = removed.shape
     orthogonal, inverse = _polar(removed[:, kept:])
@@ -39,8 +37,6 @@ def shrink(
         for c in range(k):
             _subtract_two(scaled[c, i], image[c, :kept], image[c, i], scaled[c, :kept], shrunk[i])
         shrunk[i, i] -= discarded
-    if deflate:
-        _deflate(rows, removed, scaled, kept)
     return shrunk, scaled
 
 
@@ -109,7 +105,7 @@ def _subtract_two(p: float, x: Array, q: float, y: Array, out: Array) -> None:
 
 
 @kernel
-def _deflate(rows: Array, reflector: Array, scaled: Array, kept: int) -> None:
+def deflate(rows: Array, reflector: Array, scaled: Array, kept: int) -> None:
     """Apply the reflector to the basis in place; only the rows that are kept are computed."""
     k, weights = reflector.shape[0], -scaled.T.copy()
     product = np.empty((k, BLOCK))

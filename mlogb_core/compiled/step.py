@@ -100,7 +100,7 @@ def step(
         frame, definite = _without_overlap(rows, frame, overlap)
         if not definite:
             return Step(WITHOUT_FRAME, parameter, 0.0, sketch.core, 0.0)
-        return step_in_frame(sketch, frame, parameter, played, settings)
+        point, local = _moved(sketch, frame, parameter, loss, settings)
     return _finish(sketch, frame, point, local, played, loss, settings)
 
 
@@ -108,13 +108,22 @@ def step(
 def step_in_frame(sketch: Sketch, frame: Frame, parameter: Array, played: Played, settings: Settings) -> Step:
     """`step` for a given frame, whose fresh directions are in the rows after the basis."""
     loss = loss_at(parameter, played.action, played.outcome)
+    point, local = _moved(sketch, frame, parameter, loss, settings)
+    return _finish(sketch, frame, point, local, played, loss, settings)
+
+
+@kernel
+def _moved(
+    sketch: Sketch, frame: Frame, parameter: Array, loss: Loss, settings: Settings
+) -> tuple[Array, Array]:
+    """The point before its projection, and what `_finish` needs of its coordinates."""
     direction = _direction(sketch, frame, loss, settings)
     joint = sketch.rows[: direction.size]
     point, local = parameter.reshape(-1).copy(), np.zeros(0)
     _add_combination(direction, joint, point)
     if _may_leave(parameter, direction, settings):
         local = np.dot(joint, point)
-    return _finish(sketch, frame, point, local, played, loss, settings)
+    return point, local
 
 
 @kernel

@@ -227,7 +227,7 @@ def test_a_shrunk_core_is_symmetric_to_the_bit(k, n):
     core = (core + core.T) / 2.0
     values, vectors = np.linalg.eigh(core)
     removed = np.ascontiguousarray(vectors[:, :k].T)
-    found, _ = shrink.shrink(rows, core, removed, n - k, 0.25, False)
+    found, _ = shrink.shrink(core, removed, n - k, 0.25)
     np.testing.assert_array_equal(found, found.T)
     np.testing.assert_allclose(np.linalg.eigvalsh(found), values[k:] - 0.25, rtol=0, atol=1e-13 * values[-1])
 
