@@ -257,7 +257,7 @@ def _computed_on_cluster(missing: Specs, address: str) -> Iterator[Arrival]:
     for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
         logging.getLogger(name).setLevel(logging.CRITICAL)  # this module reports each failure once
     try:
-        client = Client(address, timeout=_CONNECT)  # type: ignore[no-untyped-call]
+        client = Client(address, timeout=_CONNECT)
     except (OSError, ValueError) as error:
         raise TrialsFailedError(f"no Dask scheduler answers at {address}: {error}") from None
     with client:
@@ -269,7 +269,7 @@ def _computed_on_cluster(missing: Specs, address: str) -> Iterator[Arrival]:
             client.submit(_compute_on_cluster, spec, key, pure=False): key for key, spec in missing.items()
         }
         # Futures come with their results: asking for one whose worker has died meanwhile would never return.
-        arriving = as_completed(futures, with_results=True, raise_errors=False)  # type: ignore[no-untyped-call]
+        arriving = as_completed(futures, with_results=True, raise_errors=False)
         for left in range(len(futures), 0, -1):
             _wait(client, arriving, left)
             future, result = next(arriving)
