@@ -10,6 +10,7 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, localcontext
 from functools import lru_cache
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -95,7 +96,7 @@ def worst_case(
     bounds : sequence of pairs, optional
         Range of each coordinate.
     evaluations : int, optional
-        How many the first method may make for each coordinate.
+        How many each method may make for each coordinate.
 
     Returns
     -------
@@ -110,15 +111,16 @@ def worst_case(
         value = objective(point)
         return -value if np.isfinite(value) else np.inf
 
-    points = sorted((np.asarray(draw(rng), dtype=np.float64) for _ in range(starts)), key=cost)
-    best, least = points[0], cost(points[0])
-    for start in points[:polished]:
-        for method, options in (("Nelder-Mead", {"maxfev": evaluations * start.size}), ("Powell", {})):
+    points = [np.asarray(draw(rng), dtype=np.float64) for _ in range(starts)]
+    reached = sorted(((cost(point), point) for point in points), key=itemgetter(0))
+    for _, start in reached[:polished]:
+        options = {"maxfev": evaluations * start.size}
+        for method in ("Nelder-Mead", "Powell"):
             with np.errstate(invalid="ignore"):  # differences of infinities, where a point is not admissible
                 found = minimize(cost, start, method=method, bounds=bounds, options=options)
             start = found.x
-            if found.fun < least:
-                best, least = start, float(found.fun)
+            reached.append((float(found.fun), start))
+    least, best = min(reached, key=itemgetter(0))
     return -least, best
 
 

@@ -38,16 +38,16 @@ def expected_probabilities(logits: ArrayLike, covariance: ArrayLike, n_nodes: in
 
     Parameters
     ----------
-    logits : (K,) array
+    logits : (..., K) array
         Mean z of the logits, K at most 3: the grid has the K-th power of `n_nodes` points.
-    covariance : (K, K) array
-        :math:`\Sigma \succeq 0`; for the mixture, A(x)/c with A(x) from `inverse_blocks`.
+    covariance : (..., K, K) array
+        :math:`\Sigma \succeq 0`, one for each mean; for the mixture, A(x)/c with A(x) from `inverse_blocks`.
     n_nodes : int, optional
         Nodes per dimension.
 
     Returns
     -------
-    (K+1,) array
+    (..., K+1) array
         Probabilities, reference first.
 
     Raises
@@ -66,18 +66,19 @@ def expected_probabilities(logits: ArrayLike, covariance: ArrayLike, n_nodes: in
     >>> expected_probabilities([0.0], [[4.0]]).round(6)
     array([0.5, 0.5])
     """
-    mean = as_finite("logits", logits)
-    if mean.ndim != 1 or not 1 <= mean.size <= _LARGEST_GRID:
-        raise ValueError(f"logits must have shape (K,) with K from 1 to {_LARGEST_GRID}, got {mean.shape}")
-    values, vectors = np.linalg.eigh(as_matrix("covariance", covariance, (mean.size, mean.size)))
-    if values[0] < -1e-12 * max(abs(values[-1]), 1e-300):
-        raise ValueError(f"covariance must be positive semidefinite, got the eigenvalue {values[0]:.3g}")
-    nodes, weights = _gauss_hermite(as_integer("n_nodes", n_nodes, minimum=1))
-    points = np.stack(np.meshgrid(*[nodes] * mean.size, indexing="ij"), axis=-1).reshape(-1, mean.size)
-    grid = np.stack(np.meshgrid(*[weights] * mean.size, indexing="ij"), axis=-1).reshape(-1, mean.size)
-    mass = grid.prod(axis=1)
-    shifts = points @ (np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
-    return np.asarray((mass / mass.sum()) @ outcome_probabilities(mean + shifts))
+    mean, covariances = as_finite("logits", logits), as_finite("covariance", covariance)
+    if mean.ndim < 1 or not 1 <= mean.shape[-1] <= _LARGEST_GRID:
+        raise ValueError(f"logits must have shape (..., K), K from 1 to {_LARGEST_GRID}, got {mean.shape}")
+    shape = (*mean.shape, mean.shape[-1])
+    if covariances.shape != shape:
+        raise ValueError(f"covariance must have shape {shape}, got {covariances.shape}")
+    values, vectors = np.linalg.eigh(covariances)
+    if (values[..., 0] < -1e-12 * np.maximum(np.abs(values[..., -1]), 1e-300)).any():
+        least = values[..., 0].min()
+        raise ValueError(f"covariance must be positive semidefinite, got the eigenvalue {least:.3g}")
+    points, mass = _gauss_hermite(as_integer("n_nodes", n_nodes, minimum=1), mean.shape[-1])
+    shifts = points @ (np.sqrt(np.maximum(values, 0.0))[..., None] * vectors.swapaxes(-1, -2))
+    return np.asarray(mass @ outcome_probabilities(mean[..., None, :] + shifts))
 
 
 def mixture_loss_bound(probabilities: ArrayLike, block: ArrayLike, precision: float) -> float:
@@ -328,6 +329,10 @@ def ville_radius_terms(
 
 
 @cache
-def _gauss_hermite(n_nodes: int) -> tuple[Array, Array]:
+def _gauss_hermite(n_nodes: int, dimension: int) -> tuple[Array, Array]:
+    """Points of the product grid, one a row, and their masses, which sum to 1."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(n_nodes)
-    return nodes, weights
+    points = np.stack(np.meshgrid(*[nodes] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension)
+    grid = np.stack(np.meshgrid(*[weights] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension)
+    mass = grid.prod(axis=1)
+    return points, mass / mass.sum()

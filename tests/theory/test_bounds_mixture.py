@@ -41,6 +41,13 @@ def test_expected_probabilities_of_two_outcomes_follow_the_order_of_the_logits()
     np.testing.assert_allclose(found[[0, 2, 1]], swapped, rtol=1e-12)
 
 
+def test_expected_probabilities_of_a_batch_are_those_of_its_members():
+    rng = np.random.default_rng(2)
+    means, covariances = rng.normal(size=(5, 2)), np.array([block(rng, 2, 0.3) for _ in range(5)])
+    alone = [mixture.expected_probabilities(*pair) for pair in zip(means, covariances, strict=True)]
+    np.testing.assert_allclose(mixture.expected_probabilities(means, covariances), alone, rtol=1e-12)
+
+
 def test_expected_probabilities_of_three_outcomes_are_the_mean_of_draws():
     covariance = np.array([[2.0, 0.7, -0.3], [0.7, 0.5, 0.1], [-0.3, 0.1, 0.7]])
     found = mixture.expected_probabilities([1.0, -0.5, 0.5], covariance, n_nodes=20)
