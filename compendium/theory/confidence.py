@@ -22,7 +22,7 @@ from mlogb_core._validation import (
     as_positive,
     as_vector,
 )
-from mlogb_core.link import jacobian, log_loss, loss_residual, outcome_probabilities, remainder_constant
+from mlogb_core.link import jacobian, log_losses, loss_residual, outcome_probabilities, remainder_constant
 
 
 class RoundTerms(NamedTuple):
@@ -100,20 +100,21 @@ def round_terms(
     new, point = as_matrix("new", new, (K, d)), as_matrix("point", point, (K, d))
     Z, x = as_matrix("hessian", hessian, (K * d, K * d)), as_vector("action", action, d)
     eta, y = as_positive("step_size", step_size), as_outcome(outcome, K)
-    before, after = outcome_probabilities(old @ x), outcome_probabilities(new @ x)
+    logits = np.stack((old @ x, new @ x, point @ x))
+    probabilities, losses = outcome_probabilities(logits[:2]), log_losses(logits[1:])[:, y]
+    before, after = jacobian(probabilities)
+    residual = loss_residual(probabilities[1], y)
     step, away = new - old, point - new
-    slope_change = loss_residual(after, y) - loss_residual(before, y) - jacobian(before) @ (step @ x)
-    pull = 2.0 * float(step.ravel() @ Z @ away.ravel())
-    seen = float((away @ x) @ jacobian(after) @ (away @ x))
-    surrogate_slope = loss_residual(after, y) - slope_change
-    regret = 2.0 * eta * (log_loss(point @ x, y) - log_loss(new @ x, y))
-    far, start = away.ravel(), (point - old).ravel()
+    slope_change = residual - loss_residual(probabilities[0], y) - before @ (step @ x)
+    ahead, far, start, moved = away @ x, away.ravel(), (point - old).ravel(), step.ravel()
+    seen = float(ahead @ after @ ahead)
+    regret = 2.0 * eta * float(losses[1] - losses[0])
     return RoundTerms(
-        drift=seen + float(far @ Z @ far - start @ Z @ start + step.ravel() @ Z @ step.ravel()),
+        drift=seen + float(far @ Z @ far - start @ Z @ start + moved @ Z @ moved),
         regret=regret,
-        remainder=-2.0 * eta * float(slope_change @ (away @ x)),
-        concavity=regret - 2.0 * eta * float(loss_residual(after, y) @ (away @ x)) - seen,
-        optimality=2.0 * eta * float(surrogate_slope @ (away @ x)) + pull,
+        remainder=-2.0 * eta * float(slope_change @ ahead),
+        concavity=regret - 2.0 * eta * float(residual @ ahead) - seen,
+        optimality=2.0 * eta * float((residual - slope_change) @ ahead) + 2.0 * float(moved @ Z @ far),
     )
 
 
