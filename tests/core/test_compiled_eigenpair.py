@@ -10,7 +10,6 @@ from test_compiled import assert_same_play, pair
 
 from mlogb_core.compiled import eigenpair
 from mlogb_core.compiled import policy as compiled_policy
-from mlogb_core.compiled import round as round_kernels
 from mlogb_core.compiled.arguments import NOT_SHRUNK
 
 
@@ -81,25 +80,24 @@ def test_degenerate_cores_have_a_bottom_pair_or_none(matrix):
     assert_bottom_or_none(matrix)
 
 
+def certain_in_a_game(policies, rounds, finder, single, monkeypatch):
+    """Play a game, and say of each update, by one kernel or with the finder, whether it was certain."""
+    found, name = [], "step_and_shrink" if single else finder
+    call = getattr(compiled_policy, name)
+    if not single:
+        monkeypatch.setattr(compiled_policy.CompiledPolicy, "_is_single", lambda policy: False)
+    monkeypatch.setattr(compiled_policy, name, lambda *given: found.append(taken := call(*given)) or taken)
+    assert_same_play(*policies, np.random.default_rng(3), rounds)
+    return [taken[0] != NOT_SHRUNK if single else taken[2] for taken in found]
+
+
 @pytest.mark.parametrize("single", [True, False])
 @pytest.mark.parametrize(
     ("d", "m", "share"), [(150, 60, 0.95), (60, 19, 0.98), (80, 25, 0.98), (30, 4, 0.98)]
 )
 def test_the_same_play_with_a_core_that_lapack_does_not_see(d, m, share, single, monkeypatch):
     """Nearly all cores have a certain pair, whether a round's update is one kernel or several."""
-    found, find, update = [], eigenpair.smallest_eigenpair, round_kernels.step_and_shrink
-    if single:
-        monkeypatch.setattr(
-            compiled_policy, "step_and_shrink", lambda *given: found.append(taken := update(*given)) or taken
-        )
-    else:
-        monkeypatch.setattr(compiled_policy.CompiledPolicy, "_is_single", lambda policy: False)
-        monkeypatch.setattr(
-            compiled_policy, "smallest_eigenpair", lambda core: found.append(find(core)) or found[-1]
-        )
-    plain, fast = pair("eofd", 1, d, m)
-    assert_same_play(plain, fast, np.random.default_rng(3), 300)
-    certain = [taken[0] != NOT_SHRUNK for taken in found] if single else [pair[2] for pair in found]
+    certain = certain_in_a_game(pair("eofd", 1, d, m), 300, "smallest_eigenpair", single, monkeypatch)
     assert len(certain) > 200
     assert sum(certain) > share * len(certain)
 

@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("numba", reason="the compiled form is the optional extra [fast]")
 from test_compiled import assert_same_play, pair
+from test_compiled_eigenpair import certain_in_a_game
 
 from mlogb_core.compiled import policy as compiled_policy
-from mlogb_core.compiled import round as round_kernels
 from mlogb_core.compiled import tridiagonal
 from mlogb_core.compiled.arguments import NOT_SHRUNK
 
@@ -128,19 +128,8 @@ def test_the_residual_shows_wrong_values_and_vectors_and_an_angle_between_them()
 @pytest.mark.parametrize(("K", "d", "m", "buffer"), [(2, 30, 19, 1), (4, 20, 25, 1), (3, 20, 9, 3)])
 def test_the_same_play_without_the_eigenpairs_of_lapack(K, d, m, buffer, single, monkeypatch):
     """All cores have certain pairs, whether a round's update is one kernel or several."""
-    plain, fast = pair("eofd", K, d, m, buffer=buffer)
-    found, find, update = [], compiled_policy.smallest_by_bisection, round_kernels.step_and_shrink
-    if single:
-        monkeypatch.setattr(
-            compiled_policy, "step_and_shrink", lambda *given: found.append(taken := update(*given)) or taken
-        )
-    else:
-        monkeypatch.setattr(compiled_policy.CompiledPolicy, "_is_single", lambda policy: False)
-        monkeypatch.setattr(
-            compiled_policy, "smallest_by_bisection", lambda *given: found.append(find(*given)) or found[-1]
-        )
-    assert_same_play(plain, fast, np.random.default_rng(3), 150)
-    certain = [taken[0] != NOT_SHRUNK for taken in found] if single else [taken[2] for taken in found]
+    policies = pair("eofd", K, d, m, buffer=buffer)
+    certain = certain_in_a_game(policies, 150, "smallest_by_bisection", single, monkeypatch)
     assert len(certain) > 40
     assert all(certain)
 
