@@ -12,7 +12,7 @@ import numpy as np
 
 from mlogb_core._validation import Array
 from mlogb_core.compiled.kernel import kernel
-from mlogb_core.compiled.vectors import axpy, dot
+from mlogb_core.compiled.vectors import add_rows, dot
 
 
 @kernel
@@ -23,17 +23,17 @@ def cholesky(matrix: Array, n: int, shift: float) -> tuple[Array, bool]:
     """
     upper = np.zeros((n, n))
     for i in range(n):
-        upper[i, i:] = matrix[i, i:n]
-        upper[i, i] -= shift
-    j = 0
-    while j + 4 <= n:
+        row, given = upper[i, i:], matrix[i, i:n]
+        for k in range(row.size):
+            row[k] = given[k]
+        row[0] -= shift
+    whole = n // 4 * 4
+    for j in range(0, whole, 4):
         if not _factor_four(upper, j):
             return upper, False
-        j += 4
-    while j < n:
+    for j in range(whole, n):
         if not _factor_one(upper, j):
             return upper, False
-        j += 1
     return upper, True
 
 
@@ -76,13 +76,15 @@ def _factor_four(upper: Array, j: int) -> bool:
 @kernel
 def _factor_one(upper: Array, j: int) -> bool:
     """`_factor_four` for one row."""
-    row = upper[j, j:]
+    row, weights = upper[j, j:], np.empty(j)
     for k in range(j):
-        axpy(-upper[k, j], upper[k, j:], row)
+        weights[k] = -upper[k, j]
+    add_rows(weights, upper, j, upper.shape[0], row)
     pivot = row[0]
     if not pivot > 0.0:
         return False
-    row /= math.sqrt(pivot)
+    for i in range(row.size):
+        row[i] /= math.sqrt(pivot)
     return True
 
 
@@ -90,8 +92,8 @@ def _factor_one(upper: Array, j: int) -> bool:
 def forward(upper: Array, vector: Array) -> None:
     """Solve with the transpose of an upper triangle, in place, four rows at a time."""
     n = vector.size
-    j = 0
-    while j + 4 <= n:
+    whole = n // 4 * 4
+    for j in range(0, whole, 4):
         p = vector[j] / upper[j, j]
         q = (vector[j + 1] - p * upper[j, j + 1]) / upper[j + 1, j + 1]
         r = vector[j + 2] - p * upper[j, j + 2] - q * upper[j + 1, j + 2]
@@ -99,26 +101,23 @@ def forward(upper: Array, vector: Array) -> None:
         s = vector[j + 3] - p * upper[j, j + 3] - q * upper[j + 1, j + 3] - r * upper[j + 2, j + 3]
         s /= upper[j + 3, j + 3]
         vector[j], vector[j + 1], vector[j + 2], vector[j + 3] = p, q, r, s
-        j += 4
-        rest = vector[j:]
-        a, b, c, d = upper[j - 4, j:], upper[j - 3, j:], upper[j - 2, j:], upper[j - 1, j:]
+        rest, k = vector[j + 4 :], j + 4
+        a, b, c, d = upper[j, k:], upper[j + 1, k:], upper[j + 2, k:], upper[j + 3, k:]
         for i in range(rest.size):
             rest[i] -= (p * a[i] + q * b[i]) + (r * c[i] + s * d[i])
-    while j < n:
+    for j in range(whole, n):
         vector[j] /= upper[j, j]
-        axpy(-vector[j], upper[j, j + 1 :], vector[j + 1 :])
-        j += 1
+        for i in range(j + 1, n):
+            vector[i] -= vector[j] * upper[j, i]
 
 
 @kernel
 def backward(upper: Array, vector: Array) -> None:
     """Solve with an upper triangle, in place, four rows at a time."""
     n = vector.size
-    j = n
-    while j >= 4:
-        rest = vector[j:]
-        a, b, c, d = upper[j - 4, j:], upper[j - 3, j:], upper[j - 2, j:], upper[j - 1, j:]
-        j -= 4
+    for j in range(n - 4, -1, -4):
+        rest, k = vector[j + 4 :], j + 4
+        a, b, c, d = upper[j, k:], upper[j + 1, k:], upper[j + 2, k:], upper[j + 3, k:]
         p, q, r, s = vector[j], vector[j + 1], vector[j + 2], vector[j + 3]
         for i in range(rest.size):
             x = rest[i]
@@ -131,8 +130,7 @@ def backward(upper: Array, vector: Array) -> None:
         q = (q - s * upper[j + 1, j + 3] - r * upper[j + 1, j + 2]) / upper[j + 1, j + 1]
         p = (p - s * upper[j, j + 3] - r * upper[j, j + 2] - q * upper[j, j + 1]) / upper[j, j]
         vector[j], vector[j + 1], vector[j + 2], vector[j + 3] = p, q, r, s
-    while j > 0:
-        j -= 1
+    for j in range(n % 4 - 1, -1, -1):
         vector[j] = (vector[j] - dot(upper[j, j + 1 :], vector[j + 1 :])) / upper[j, j]
 
 

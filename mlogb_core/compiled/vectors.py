@@ -33,26 +33,24 @@ def axpy(scale: float, x: Array, y: Array) -> None:
 @kernel
 def add_rows(weights: Array, rows: Array, start: int, stop: int, out: Array) -> None:
     """`out += weights @ rows[:, start:stop]`, four rows at a time."""
-    n = weights.size
-    k = 0
-    while k + 4 <= n:
+    whole = weights.size // 4 * 4
+    for k in range(0, whole, 4):
         a, b = rows[k, start:stop], rows[k + 1, start:stop]
         c, d = rows[k + 2, start:stop], rows[k + 3, start:stop]
         p, q, r, s = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
         for i in range(out.size):
             out[i] += (p * a[i] + q * b[i]) + (r * c[i] + s * d[i])
-        k += 4
-    while k < n:
-        axpy(weights[k], rows[k, start:stop], out)
-        k += 1
+    for k in range(whole, weights.size):
+        a, p = rows[k, start:stop], weights[k]
+        for i in range(out.size):
+            out[i] += p * a[i]
 
 
 @kernel
 def add_products(rows: Array, start: int, stop: int, vector: Array, out: Array) -> None:
     """`out += rows[:, start:stop] @ vector`, four rows at a time."""
-    n = out.size
-    k = 0
-    while k + 4 <= n:
+    whole = out.size // 4 * 4
+    for k in range(0, whole, 4):
         a, b = rows[k, start:stop], rows[k + 1, start:stop]
         c, d = rows[k + 2, start:stop], rows[k + 3, start:stop]
         p = q = r = s = 0.0
@@ -66,10 +64,11 @@ def add_products(rows: Array, start: int, stop: int, vector: Array, out: Array) 
         out[k + 1] += q
         out[k + 2] += r
         out[k + 3] += s
-        k += 4
-    while k < n:
-        out[k] += dot(rows[k, start:stop], vector)
-        k += 1
+    for k in range(whole, out.size):
+        a, p = rows[k, start:stop], 0.0
+        for i in range(vector.size):
+            p += a[i] * vector[i]
+        out[k] += p
 
 
 @kernel
@@ -77,9 +76,8 @@ def add_rows_twice(
     weights: Array, others: Array, rows: Array, start: int, stop: int, out: Array, other: Array
 ) -> None:
     """`add_rows` with two sets of weights, one pass over the rows."""
-    n = weights.size
-    k = 0
-    while k + 4 <= n:
+    whole = weights.size // 4 * 4
+    for k in range(0, whole, 4):
         a, b = rows[k, start:stop], rows[k + 1, start:stop]
         c, d = rows[k + 2, start:stop], rows[k + 3, start:stop]
         p, q, r, s = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
@@ -87,11 +85,11 @@ def add_rows_twice(
         for i in range(out.size):
             out[i] += (p * a[i] + q * b[i]) + (r * c[i] + s * d[i])
             other[i] += (t * a[i] + u * b[i]) + (v * c[i] + w * d[i])
-        k += 4
-    while k < n:
-        axpy(weights[k], rows[k, start:stop], out)
-        axpy(others[k], rows[k, start:stop], other)
-        k += 1
+    for k in range(whole, weights.size):
+        a, p, t = rows[k, start:stop], weights[k], others[k]
+        for i in range(out.size):
+            out[i] += p * a[i]
+            other[i] += t * a[i]
 
 
 @kernel
@@ -99,9 +97,8 @@ def add_products_twice(
     rows: Array, start: int, stop: int, vector: Array, second: Array, out: Array, other: Array
 ) -> None:
     """`add_products` with two vectors, one pass over the rows."""
-    n = out.size
-    k = 0
-    while k + 4 <= n:
+    whole = out.size // 4 * 4
+    for k in range(0, whole, 4):
         a, b = rows[k, start:stop], rows[k + 1, start:stop]
         c, d = rows[k + 2, start:stop], rows[k + 3, start:stop]
         p = q = r = s = 0.0
@@ -124,8 +121,27 @@ def add_products_twice(
         other[k + 1] += u
         other[k + 2] += v
         other[k + 3] += w
-        k += 4
-    while k < n:
-        out[k] += dot(rows[k, start:stop], vector)
-        other[k] += dot(rows[k, start:stop], second)
-        k += 1
+    for k in range(whole, out.size):
+        a, p, t = rows[k, start:stop], 0.0, 0.0
+        for i in range(vector.size):
+            p += a[i] * vector[i]
+            t += a[i] * second[i]
+        out[k] += p
+        other[k] += t
+
+
+@kernel
+def add_combinations(weights: Array, product: Array, rows: Array, start: int, stop: int) -> None:
+    """`rows[: len(weights), start:stop] += weights @ product`, for few rows of the product."""
+    k, whole = product.shape[0], product.shape[0] // 4 * 4
+    for i in range(weights.shape[0]):
+        row = rows[i, start:stop]
+        for c in range(0, whole, 4):
+            x, y, z, w = product[c], product[c + 1], product[c + 2], product[c + 3]
+            p, q, r, s = weights[i, c], weights[i, c + 1], weights[i, c + 2], weights[i, c + 3]
+            for j in range(row.size):
+                row[j] += (p * x[j] + q * y[j]) + (r * z[j] + s * w[j])
+        for c in range(whole, k):
+            x, p = product[c], weights[i, c]
+            for j in range(row.size):
+                row[j] += p * x[j]
