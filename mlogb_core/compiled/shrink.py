@@ -8,7 +8,15 @@ import numpy as np
 
 from mlogb_core._validation import Array
 from mlogb_core.compiled.kernel import exact_kernel, kernel
-from mlogb_core.compiled.vectors import BLOCK, add_products, add_rows, axpy, dot
+from mlogb_core.compiled.vectors import (
+    BLOCK,
+    add_combinations,
+    add_products,
+    add_rows,
+    add_rows_twice,
+    axpy,
+    dot,
+)
 
 
 @kernel
@@ -32,12 +40,7 @@ def shrink(core: Array, removed: Array, kept: int, discarded: float) -> tuple[Ar
     for b in range(k):
         for a in range(k):
             axpy(-inner[a, b], scaled[a], image[b])
-    shrunk = core[:kept, :kept].copy()
-    for i in range(kept):
-        for c in range(k):
-            _subtract_two(scaled[c, i], image[c, :kept], image[c, i], scaled[c, :kept], shrunk[i])
-        shrunk[i, i] -= discarded
-    return shrunk, scaled
+    return _reflected(core, scaled, image, kept, discarded), scaled
 
 
 @kernel
@@ -98,21 +101,30 @@ def _polar_by_svd(columns: Array) -> tuple[Array, Array]:
 
 
 @exact_kernel
-def _subtract_two(p: float, x: Array, q: float, y: Array, out: Array) -> None:
-    """`out -= p x + q y`, rounded the same with the summands exchanged, as in the core's other triangle."""
-    for i in range(out.size):
-        out[i] -= p * x[i] + q * y[i]
+def _reflected(core: Array, scaled: Array, image: Array, kept: int, discarded: float) -> Array:
+    """The new core; exact, so that both triangles are rounded alike, with the two summands exchanged."""
+    shrunk = np.empty((kept, kept))
+    for i in range(kept):
+        row, old = shrunk[i], core[i]
+        for j in range(row.size):
+            row[j] = old[j]
+        for c in range(scaled.shape[0]):
+            p, q, x, y = scaled[c, i], image[c, i], image[c], scaled[c]
+            for j in range(row.size):
+                row[j] -= p * x[j] + q * y[j]
+        row[i] -= discarded
+    return shrunk
 
 
 @kernel
 def deflate(rows: Array, reflector: Array, scaled: Array, kept: int) -> None:
     """Apply the reflector to the basis in place; only the rows that are kept are computed."""
     k, weights = reflector.shape[0], -scaled.T.copy()
-    product = np.empty((k, BLOCK))
     for start in range(0, rows.shape[1], BLOCK):
         stop = min(start + BLOCK, rows.shape[1])
-        for c in range(k):
-            product[c] = 0.0
-            add_rows(reflector[c], rows, start, stop, product[c, : stop - start])
-        for i in range(kept):
-            add_rows(weights[i], product, 0, stop - start, rows[i, start:stop])
+        product = np.zeros((k, stop - start))
+        for c in range(0, k - 1, 2):
+            add_rows_twice(reflector[c], reflector[c + 1], rows, start, stop, product[c], product[c + 1])
+        if k % 2:
+            add_rows(reflector[k - 1], rows, start, stop, product[k - 1])
+        add_combinations(weights[:kept], product, rows, start, stop)

@@ -30,6 +30,7 @@ from mlogb_core.compiled.link import loss_at
 from mlogb_core.compiled.projection import project_in_krylov_space
 from mlogb_core.compiled.vectors import (
     BLOCK,
+    add_combinations,
     add_products,
     add_products_twice,
     add_rows,
@@ -73,29 +74,35 @@ def step(
         for j in range(i + 1):
             axpy(-inverse[i, j], inside[j], weights[i])
     point, leaves = parameter.reshape(-1).copy(), _may_leave(parameter, direction, settings)
-    local = np.zeros(n if leaves else 0)
+    local, fresh = np.zeros(n if leaves else 0), rows[rank:n]
     for start in range(0, K * d, BLOCK):
         stop = min(start + BLOCK, K * d)
         part = point[start:stop]
         for i in range(K):
-            fresh = rows[rank + i, start:stop]
-            fresh[:] = 0.0
+            row = fresh[i, start:stop]
+            row[:] = 0.0
             for j in range(start // d, (stop - 1) // d + 1):
                 first, last = max(start, j * d), min(stop, (j + 1) * d)
-                axpy(inverse[i, j], action[first - j * d : last - j * d], fresh[first - start : last - start])
-            if i == 0:
-                add_rows_twice(weights[i], direction[:rank], rows, start, stop, fresh, part)
-            else:
-                add_rows(weights[i], rows, start, stop, fresh)
-        add_rows(direction[rank:], rows[rank:n], start, stop, part)
-        for i in range(K):
-            fresh = rows[rank + i, start:stop]
-            if i == 0 and leaves:
-                add_products_twice(rows, start, stop, fresh, part, overlap[i], local[:rank])
-            else:
-                add_products(rows, start, stop, fresh, overlap[i])
+                axpy(inverse[i, j], action[first - j * d : last - j * d], row[first - start : last - start])
+        one = fresh[0, start:stop]
+        add_rows_twice(weights[0], direction[:rank], rows, start, stop, one, part)
+        for i in range(1, K - 1, 2):
+            one, two = fresh[i, start:stop], fresh[i + 1, start:stop]
+            add_rows_twice(weights[i], weights[i + 1], rows, start, stop, one, two)
+        if K % 2 == 0:
+            add_rows(weights[K - 1], rows, start, stop, fresh[K - 1, start:stop])
+        add_rows(direction[rank:], fresh, start, stop, part)
+        for i in range(K % 2, K, 2):
+            one, two = fresh[i, start:stop], fresh[i + 1, start:stop]
+            add_products_twice(rows, start, stop, one, two, overlap[i], overlap[i + 1])
+        if K % 2 and leaves:
+            add_products_twice(rows, start, stop, fresh[0, start:stop], part, overlap[0], local[:rank])
+        elif K % 2:
+            add_products(rows, start, stop, fresh[0, start:stop], overlap[0])
+        elif leaves:
+            add_products(rows, start, stop, part, local[:rank])
         if leaves:
-            add_products(rows[rank:n], start, stop, part, local[rank:])
+            add_products(fresh, start, stop, part, local[rank:])
     if rank > 0 and (share <= settings.well_outside or np.abs(overlap).max() > settings.overlap):
         frame, definite = _without_overlap(rows, frame, overlap)
         if not definite:
@@ -287,11 +294,13 @@ def grown(core: Array, frame: Frame, factor: Array) -> Array:
         for i in range(K):
             axpy(factor[i, k], frame.inside[i], update[k, :r])
             axpy(factor[i, k], frame.outside[i], update[k, r:])
-    result, columns = np.zeros((n, n)), update.T.copy()
-    result[:r, :r] = core
-    for i in range(n):
-        # Both triangles are computed, with sums in the same order, so that they are equal to the bit.
-        add_rows(columns[i], update, 0, n, result[i])
+    result = np.zeros((n, n))
+    for i in range(r):
+        row, old = result[i], core[i]
+        for j in range(r):
+            row[j] = old[j]
+    # Both triangles are computed, with sums in the same order, so that they are equal to the bit.
+    add_combinations(update.T.copy(), update, result, 0, n)
     return result
 
 

@@ -45,8 +45,7 @@ def smallest_by_bisection(matrix: Array, count: int) -> Pairs:
         size = max(size, abs(diagonal[i]) + 2.0 * abs(off_diagonal[i]))
     values = _bisected(diagonal, off_diagonal, count, trace / scale, size)
     vectors = _vectors(diagonal, off_diagonal, values, reflectors.shape[1])
-    for j in range(1, n):
-        _reflect(reflectors[j], vectors)
+    _reflect(reflectors, vectors)
     values *= scale
     certain = _residual(matrix, values, vectors) <= 16.0 * _EPS * size * scale
     return values, vectors[:, :n].copy(), certain
@@ -70,10 +69,12 @@ def _tridiagonal(matrix: Array, scale: float) -> tuple[Array, Array, Array]:
     old, change, product = np.zeros(width), np.zeros(width), np.zeros(width)
     for j in range(n - 1, 0, -1):
         row, new = rest[j, : j + 1], reflectors[j]
-        axpy(-old[j], change[: j + 1], row)
-        axpy(-change[j], old[: j + 1], row)
+        p, q, square, half = -old[j], -change[j], 0.0, 0.0
+        for k in range(j + 1):
+            row[k] += p * change[k] + q * old[k]
         diagonal[j], off_diagonal[j - 1] = row[j], row[j - 1]
-        square = dot(row[: j - 1], row[: j - 1])
+        for k in range(j - 1):
+            square += row[k] * row[k]
         if square > _TINY * _TINY:
             length = math.sqrt(square + row[j - 1] ** 2)
             if row[j - 1] > 0.0:
@@ -84,7 +85,8 @@ def _tridiagonal(matrix: Array, scale: float) -> tuple[Array, Array, Array]:
                 new[k] = factor * row[k]
             new[j - 1] = factor * (row[j - 1] - length)
         _update_and_multiply(rest, old, change, new, product, (j + _WIDTH - 1) // _WIDTH * _WIDTH)
-        half = 0.5 * dot(product[:j], new[:j])
+        for k in range(j):
+            half += 0.5 * product[k] * new[k]
         for k in range(j):
             change[k] = product[k] - half * new[k]
         change[j] = 0.0
@@ -97,30 +99,36 @@ def _tridiagonal(matrix: Array, scale: float) -> tuple[Array, Array, Array]:
 def _update_and_multiply(
     rest: Array, old: Array, change: Array, new: Array, product: Array, size: int
 ) -> None:
-    """Subtract `old change' + change old'` from a leading block, and multiply the result with `new`."""
-    x, y, z = old[:size], change[:size], new[:size]
+    """Subtract `old change' + change old'` from a leading block, and multiply the result with `new`.
+
+    The product is a sum of rows, as the block is symmetric, which is faster than a dot product for each row.
+    """
+    x, y, z, total = old[:size], change[:size], new[:size], product[:size]
+    total[:] = 0.0
     for i in range(0, size, 4):
         a, b, c, d = rest[i, :size], rest[i + 1, :size], rest[i + 2, :size], rest[i + 3, :size]
-        p, q, r, s = x[i], x[i + 1], x[i + 2], x[i + 3]
-        e, f, g, h = y[i], y[i + 1], y[i + 2], y[i + 3]
-        t = u = v = w = 0.0
+        # Sums with negative factors are two fused operations each, differences of sums three.
+        p, q, r, s = -x[i], -x[i + 1], -x[i + 2], -x[i + 3]
+        e, f, g, h = -y[i], -y[i + 1], -y[i + 2], -y[i + 3]
+        t, u, v, w = z[i], z[i + 1], z[i + 2], z[i + 3]
         for k in range(size):
-            a[k] -= p * y[k] + e * x[k]
-            b[k] -= q * y[k] + f * x[k]
-            c[k] -= r * y[k] + g * x[k]
-            d[k] -= s * y[k] + h * x[k]
-            t += a[k] * z[k]
-            u += b[k] * z[k]
-            v += c[k] * z[k]
-            w += d[k] * z[k]
-        product[i], product[i + 1], product[i + 2], product[i + 3] = t, u, v, w
+            one, two = a[k] + (p * y[k] + e * x[k]), b[k] + (q * y[k] + f * x[k])
+            three, four = c[k] + (r * y[k] + g * x[k]), d[k] + (s * y[k] + h * x[k])
+            a[k], b[k], c[k], d[k] = one, two, three, four
+            total[k] += (t * one + u * two) + (v * three + w * four)
 
 
 @kernel
-def _reflect(reflector: Array, vectors: Array) -> None:
-    """Apply I - u u' to vectors that are given as rows."""
-    for c in range(vectors.shape[0]):
-        axpy(-dot(reflector, vectors[c]), reflector, vectors[c])
+def _reflect(reflectors: Array, vectors: Array) -> None:
+    """Apply I - u u' for each reflector, from the shortest on, to vectors that are given as rows."""
+    for j in range(1, reflectors.shape[0]):
+        size = (j + _WIDTH - 1) // _WIDTH * _WIDTH
+        for c in range(vectors.shape[0]):
+            u, vector, product = reflectors[j, :size], vectors[c, :size], 0.0
+            for k in range(size):
+                product += u[k] * vector[k]
+            for k in range(size):
+                vector[k] -= product * u[k]
 
 
 @kernel
