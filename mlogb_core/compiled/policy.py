@@ -167,13 +167,13 @@ class CompiledPolicy(OptimisticPolicy):
 
     def _choose(self, actions: Array, squares: Array, beta: float) -> tuple[int, float, int, Array]:
         """The action, its margin, the number of actions scored, and the image of the chosen one."""
-        curvature = self.curvature
+        curvature, kind = self.curvature, type(self.curvature)  # of the classes themselves: see the setter
         given, numbers = (actions, squares, self._parameter, self.rewards), self._bonus_numbers(beta)
-        if isinstance(curvature, DenseCurvature):
+        if kind is DenseCurvature:
             return choose_by_inverse(*given, curvature.inverse, numbers)
-        if isinstance(curvature, GrowingRidge | NoCurvature):
+        if kind is GrowingRidge or kind is NoCurvature:
             return choose_by_sketch(*given, _NO_ROWS, _NO_ROWS, _NO_ROWS, numbers)[:4]
-        if isinstance(curvature, DiagonalCurvature):
+        if kind is DiagonalCurvature:
             return choose_by_diagonal(*given, curvature.diagonal, numbers)
         # The kernel computes the factor if it is not known, unless LAPACK is faster.
         is_known = curvature._factor is not None or len(curvature.core) >= BLOCKED
@@ -222,7 +222,7 @@ class CompiledPolicy(OptimisticPolicy):
     def _is_sparse(self, actions: Array) -> bool:
         """Whether actions have so few features that their products with a full matrix need no kernel."""
         curvature = self._curvature
-        return isinstance(curvature, DenseCurvature) and curvature.few_features(actions) is not None
+        return type(curvature) is DenseCurvature and curvature.few_features(actions) is not None
 
     def _ridge(self) -> Array:
         """The upper Cholesky factor R of `Sketch`, with contiguous rows: the transpose of the stored one."""
