@@ -95,6 +95,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_slow |= bool(set(listed) & set(getattr(item, "fixturenames", ())))
         if is_slow or item.get_closest_marker("sparse_kernels"):
             item.add_marker("slow")
+        elif item.get_closest_marker("slow"):
+            continue
         elif isinstance(item, pytest.Function) and item.get_closest_marker("each_value"):
             grids[item.path, item.originalname].append(item)
     for cases in grids.values():

@@ -80,7 +80,7 @@ def test_the_same_play(kind, K, d, m, prune, monkeypatch):
     ("K", "d", "m"),
     [
         pytest.param(4, 100, 40, marks=pytest.mark.slow),
-        (2, 30, 5),
+        pytest.param(2, 30, 5, marks=pytest.mark.slow),
         (1, 40, 6),
         pytest.param(12, 5, 9, marks=pytest.mark.slow),
     ],

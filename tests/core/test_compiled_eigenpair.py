@@ -91,6 +91,7 @@ def certain_in_a_game(policies, rounds, finder, single, monkeypatch):
     return [taken[0] != NOT_SHRUNK if single else taken[2] for taken in found]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("single", [True, False])
 @pytest.mark.parametrize(
     ("d", "m", "share"), [(150, 60, 0.95), (60, 19, 0.98), (80, 25, 0.98), (30, 4, 0.98)]

@@ -124,6 +124,7 @@ def test_the_residual_shows_wrong_values_and_vectors_and_an_angle_between_them()
     assert tridiagonal._residual(matrix, values, np.full((3, 40), np.nan)) == np.inf
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("single", [True, False])
 @pytest.mark.parametrize(("K", "d", "m", "buffer"), [(2, 30, 19, 1), (4, 20, 25, 1), (3, 20, 9, 3)])
 def test_the_same_play_without_the_eigenpairs_of_lapack(K, d, m, buffer, single, monkeypatch):

@@ -182,7 +182,8 @@ SCALED = {
 
 
 @pytest.mark.parametrize(
-    ("normalisation", "rows", "divisor"), [("unit", UNIT, np.sqrt(2.0)), ("max", SCALED, 1.0)]
+    ("normalisation", "rows", "divisor"),
+    [("unit", UNIT, np.sqrt(2.0)), pytest.param("max", SCALED, 1.0, marks=pytest.mark.slow)],
 )
 def test_one_candidate_of_every_label_in_random_order(normalisation, rows, divisor):
     environment = labelled(normalisation=normalisation)

@@ -116,6 +116,7 @@ def test_hostile_streams_for_3000_rounds(kind, name):
     assert follow(policy, reference_of(kind, 2, 7, 0.5, 2), sets, scores_every=100).max() <= 1e-11
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("compensate", [False, True])
 @pytest.mark.parametrize("open_ended", [False, True])
 def test_a_largest_size_plays_the_dense_definition(open_ended, compensate):

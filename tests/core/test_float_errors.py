@@ -95,6 +95,11 @@ def without_errors():
         return {name: saturated(make()) for name, make in makers()}
 
 
+@pytest.mark.parametrize(
+    "raising",
+    [*(pytest.param(name, marks=pytest.mark.slow) for name in ERRORS[:-1]), ERRORS[-1]],
+    indirect=True,
+)
 def test_policies_play_the_same_whichever_error_is_raised(raising):
     for name, make in makers():
         policy = make()

@@ -116,6 +116,7 @@ def test_the_normalised_forecast_has_the_same_surplus_for_all_outcomes(K):
     assert q.sum() == pytest.approx(1.0)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "radius", RADII, ids=lambda radius: f"{radius.kind}-{getattr(radius, 'forecast', '')}"
 )

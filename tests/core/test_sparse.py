@@ -138,7 +138,9 @@ def short_rebuilds(monkeypatch):
 
 @pytest.mark.parametrize("compiled", FORMS)
 @pytest.mark.parametrize(("K", "m"), [(1, 8), (3, 3)])
-@pytest.mark.parametrize("stream", [zipf, axes, with_zeros, of_all_lengths])
+@pytest.mark.parametrize(
+    "stream", [zipf, axes, *(pytest.param(s, marks=pytest.mark.slow) for s in (with_zeros, of_all_lengths))]
+)
 @pytest.mark.each_value
 def test_the_game_is_that_of_dense_rows_when_rebuilds_are_short(stream, K, m, compiled, short_rebuilds):
     rows = stream(np.random.default_rng(7))
@@ -348,7 +350,14 @@ def saved(policy):
 @pytest.mark.each_value
 @pytest.mark.parametrize("compiled", FORMS)
 @pytest.mark.parametrize("selected", [False, True])
-@pytest.mark.parametrize("again", [saved, copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
+@pytest.mark.parametrize(
+    "again",
+    [
+        saved,
+        *(pytest.param(way, marks=pytest.mark.slow) for way in (copy.copy, copy.deepcopy)),
+        lambda p: pickle.loads(pickle.dumps(p)),
+    ],
+)
 def test_a_saved_policy_continues_to_the_bit(again, selected, compiled):
     policy, ahead = half_played(compiled, selected)
     other = again(policy)

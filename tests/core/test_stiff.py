@@ -56,7 +56,7 @@ def weights_and_bound(A, u, F, eta):
     return v, EPS * max(moved) * len(u)
 
 
-@pytest.mark.parametrize("K", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("K", [1, 2, 3, *(pytest.param(K, marks=pytest.mark.slow) for K in (4, 6))])
 def test_the_weights_of_a_step(K):
     rng = np.random.default_rng(K)
     with mp.workdps(DIGITS):

@@ -131,7 +131,7 @@ def test_no_plan_is_made_that_nobody_reads(tmp_path, monkeypatch):
 # Shards
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7])
+@pytest.mark.parametrize("count", [*(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2)), 3, 7])
 def test_shards_divide_the_trials_and_give_the_same_tables(serial, tmp_path, monkeypatch, count):
     """Each trial is computed once, by one of the shards, and the last shard has the results."""
     computed, compute = [], trials.TrialSpec.compute

@@ -195,6 +195,7 @@ def test_committed_figures_come_from_the_committed_runs():
     assert sum(len(run.record["figures"]) for run in committed()) >= 24
 
 
+@pytest.mark.slow
 def test_the_results_page_shows_the_committed_runs():
     results.write(check=True)
 
@@ -257,7 +258,7 @@ def test_synthetic_problems_use_what_the_grid_chose(case):
     assert tuned == [*(best[name] for name in names), best["radius"]["scale"]]
 
 
-@pytest.mark.parametrize("setting", ["paper", "tuned"])
+@pytest.mark.parametrize("setting", ["paper", pytest.param("tuned", marks=pytest.mark.slow)])
 def test_committed_results_come_from_the_code_as_it_is(setting):
     """The first rounds of a stored trial, played again, are the stored ones to the last bit."""
     run = the_run("mnist")

@@ -25,6 +25,7 @@ def test_the_page_states_the_rule():
     assert choosing.RULE == {"regularization": 10.0, "step_size": 1.0, "scale": 1e-4}
 
 
+@pytest.mark.slow
 def test_its_tables_are_those_of_the_records(tmp_path):
     choosing.write(check=True, root=ROOT)
     (tmp_path / "book").mkdir()

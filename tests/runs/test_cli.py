@@ -466,7 +466,9 @@ def test_a_full_disk_is_reported_and_an_interrupt_has_its_exit_code(mlogb, monke
     assert mlogb("list") == (code, "", line)
 
 
-@pytest.mark.parametrize("arguments", [["minst"], ["synthetic", "--profile", "paper"]])
+@pytest.mark.parametrize(
+    "arguments", [["minst"], pytest.param(["synthetic", "--profile", "paper"], marks=pytest.mark.slow)]
+)
 def test_a_misspelt_name_and_a_stored_run_need_no_slow_import(arguments):
     """They take as long as reading the manifest and the records does, which is less than a second."""
     script = (

@@ -74,7 +74,14 @@ def test_step_size_is_half_of_the_smaller_constant():
     assert usable_radius.smallest_step_size(50, 0.1) == pytest.approx(x**2 / (math.exp(-x) + x - 1) / 2)
 
 
-@pytest.mark.parametrize(("K", "SD"), [(1, 1.0), (1, 4.0), (2, 0.5), (8, 0.2), (8, 2.0)])
+@pytest.mark.parametrize(
+    ("K", "SD"),
+    [
+        (1, 1.0),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((1, 4.0), (2, 0.5), (8, 0.2))),
+        (8, 2.0),
+    ],
+)
 def test_the_step_size_keeps_the_concavity_of_points_in_the_ball(K, SD):
     rng, double = np.random.default_rng(K), 2 * usable_radius.smallest_step_size(K, SD)
     points = rng.normal(size=(2000, 2, K)) * SD
