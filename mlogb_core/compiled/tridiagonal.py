@@ -1,12 +1,14 @@
 """The few smallest eigenpairs of a core, which a shrink needs for K > 1.
 
-LAPACK's driver takes the same steps: a tridiagonal matrix by Householder's reflectors, its eigenvalues by
+LAPACK's driver takes similar steps: a tridiagonal matrix by Householder's reflectors, its eigenvalues by
 bisection, their vectors by inverse iteration. For one small matrix most of its time is spent between short
 loops. Here a reflector is applied in the pass over the matrix that computes the product for the next one, and
-bisection counts eigenvalues at `LANES` points at a time.
+bisection counts eigenvalues at `LANES` points at a time. Bisection is slow near the end; where the intervals
+are narrow, Rayleigh quotient iteration takes three steps to roundoff, for all eigenvalues side by side.
 
-The counts show that the values are the smallest ones. The residual of the vectors is then measured with the
-matrix itself, so that pairs which are called certain do not depend on the steps before.
+Counts below the values show that they are the smallest ones, whichever the iteration has found. The residual
+of the vectors is then measured with the matrix itself, so that pairs which are called certain do not depend
+on the steps before.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ import math
 import numpy as np
 
 from mlogb_core._validation import Array
-from mlogb_core.compiled.arguments import Flags
 from mlogb_core.compiled.kernel import kernel
 from mlogb_core.compiled.vectors import add_products, axpy, dot
 
@@ -26,6 +27,11 @@ LANES = 16
 Pairs = tuple[Array, Array, bool]
 _WIDTH = 8  # numbers in a step of a vectorised loop, to which rows are filled up
 _EPS = float(np.finfo(np.float64).eps)
+_ROUGHLY = 1e-6  # relative to the size, the intervals from which almost all iterations reach roundoff
+#: The steps of the iteration, whose convergence is cubic, and how often their vectors are made orthogonal: in
+#: the last one twice, which removes what cancellation has left.
+_PASSES = (1, 1, 2)
+_ROW = 4 * LANES  # numbers of one row of the equations that are solved side by side
 _TINY = 1e-30  # relative to the trace, far below roundoff: no reflector is needed, and a zero does no harm
 
 
@@ -43,11 +49,22 @@ def smallest_by_bisection(matrix: Array, count: int) -> Pairs:
     size = 0.0
     for i in range(n):
         size = max(size, abs(diagonal[i]) + 2.0 * abs(off_diagonal[i]))
-    values = _bisected(diagonal, off_diagonal, count, trace / scale, size)
-    vectors = _vectors(diagonal, off_diagonal, values, reflectors.shape[1])
-    _reflect(reflectors, vectors)
-    values *= scale
-    certain = _residual(matrix, values, vectors) <= 16.0 * _EPS * size * scale
+    # All others of the n are at least as large as the last of these.
+    roundoff, bound = n * _EPS * size, trace / scale / (n - count + 1)
+    low, high = np.empty(count), np.empty(count)
+    for i in range(count):
+        low[i], high[i] = -roundoff, bound + roundoff
+    # Only eigenvalues of a cluster have to be separated by bisection up to roundoff.
+    for tolerance in (_ROUGHLY, 2.0 * _EPS):
+        _bisect(diagonal, off_diagonal, low, high, tolerance * size)
+        values, vectors = _iterated(diagonal, off_diagonal, low, high, reflectors.shape[1])
+        certain = values[0] >= -roundoff and _are_smallest(diagonal, off_diagonal, values, roundoff)
+        if certain:
+            _reflect(reflectors, vectors)
+            values *= scale
+            certain = _residual(matrix, values, vectors) <= 16.0 * _EPS * size * scale
+        if certain:
+            break
     return values, vectors[:, :n].copy(), certain
 
 
@@ -132,31 +149,20 @@ def _reflect(reflectors: Array, vectors: Array) -> None:
 
 
 @kernel
-def _bisected(diagonal: Array, off_diagonal: Array, count: int, trace: float, size: float) -> Array:
-    """The smallest eigenvalues of a positive semidefinite tridiagonal matrix, to roundoff of its size.
+def _bisect(diagonal: Array, off_diagonal: Array, low: Array, high: Array, tolerance: float) -> None:
+    """Narrow intervals around the smallest eigenvalues of a tridiagonal matrix, ascending, in place.
 
-    Each is enclosed in an interval, which every sweep divides into the same number of parts. All others of
-    the n are at least as large as the last of these, so that it is at most the trace divided by their number.
+    Every sweep divides each interval into the same number of parts.
     """
-    n, share = diagonal.size, LANES // count
-    even = (n + 1) // 2 * 2
-    pivots, squares = np.empty(even), np.empty(even)
-    pivots[n:] = 2.0  # a last row that adds no eigenvalue below 1
-    for i in range(n):
-        pivots[i] = diagonal[i]
-    for i in range(even):
-        squares[i] = max(off_diagonal[i - 1] ** 2 if i > 0 else 0.0, _TINY * _TINY)
-    low, high, width = np.empty(count), np.empty(count), np.inf
-    for i in range(count):
-        low[i], high[i] = -n * _EPS * size, trace / (n - count + 1) + n * _EPS * size
-    points, found, work = np.zeros(LANES), np.empty(LANES), np.empty((2, LANES))
-    while width > 2.0 * _EPS * size:
+    count, width, points = low.size, np.inf, np.zeros(LANES)
+    share = LANES // count
+    while width > tolerance:
         width = 0.0
         for i in range(count):
             step = (high[i] - low[i]) / (share + 1)
             for j in range(share):
                 points[i * share + j] = low[i] + (j + 1) * step
-        _count_below(pivots, squares, points, found, work[0], work[1])
+        found = _count_below(diagonal, off_diagonal, points)
         for i in range(count):
             for c in range(count * share):
                 if found[c] > i:
@@ -164,23 +170,32 @@ def _bisected(diagonal: Array, off_diagonal: Array, count: int, trace: float, si
                 else:
                     low[i] = max(low[i], points[c])
             width = max(width, high[i] - low[i])
-    for i in range(count):
-        low[i] += 0.5 * (high[i] - low[i])
-    return low
 
 
 @kernel
-def _count_below(
-    diagonal: Array, squares: Array, points: Array, found: Array, minor: Array, before: Array
-) -> None:
+def _are_smallest(diagonal: Array, off_diagonal: Array, values: Array, roundoff: float) -> bool:
+    """Whether ascending eigenvalues, of orthonormal vectors, are the smallest ones: none has been missed."""
+    points, missed = np.zeros(LANES), 0.0
+    for c in range(values.size):
+        points[c] = values[c] - roundoff
+    found = _count_below(diagonal, off_diagonal, points)
+    for c in range(values.size):
+        missed = max(missed, found[c] - c)
+    return missed == 0.0
+
+
+@kernel
+def _count_below(diagonal: Array, off_diagonal: Array, points: Array) -> Array:
     """Numbers of eigenvalues below the points: the sign changes of the leading minors, two rows at a time.
 
     No square is 0, so that two successive minors are not, and small ones are scaled before they underflow.
     """
-    for c in range(LANES):
-        minor[c], before[c], found[c] = 1.0, 0.0, 0.0
-    for i in range(0, diagonal.size, 2):
-        a, b, f, g = diagonal[i], diagonal[i + 1], squares[i], squares[i + 1]
+    n, least, last = diagonal.size, _TINY * _TINY, 0.0
+    found, minor, before = np.zeros(LANES), np.ones(LANES), np.zeros(LANES)
+    for i in range(0, n, 2):
+        a, b, f, g = diagonal[i], 2.0, max(last * last, least), least
+        if i + 1 < n:
+            b, g, last = diagonal[i + 1], max(off_diagonal[i] ** 2, least), off_diagonal[i + 1]
         for c in range(LANES):
             p = minor[c]
             q = (a - points[c]) * p - f * before[c]
@@ -188,68 +203,78 @@ def _count_below(
             found[c] += (1.0 if (q < 0.0) != (p < 0.0) else 0.0) + (1.0 if (r < 0.0) != (q < 0.0) else 0.0)
             scale = 2.0**400 if max(abs(q), abs(r)) < 2.0**-200 else 1.0
             before[c], minor[c] = scale * q, scale * r
+    return found
 
 
 @kernel
-def _vectors(diagonal: Array, off_diagonal: Array, values: Array, width: int) -> Array:
-    """Orthonormal eigenvectors of a tridiagonal matrix as rows, by two steps of inverse iteration each."""
-    n, count = diagonal.size, values.size
-    vectors = np.zeros((count, width))
-    for c in range(count):
-        factor, swapped = _factored(diagonal, off_diagonal, values[c])
-        vector = vectors[c, :n]
+def _iterated(
+    diagonal: Array, off_diagonal: Array, low: Array, high: Array, width: int
+) -> tuple[Array, Array]:
+    """Eigenvalues in intervals and orthonormal vectors as rows, by Rayleigh quotient iteration."""
+    n, count = diagonal.size, low.size
+    values, vectors = np.empty(count), np.zeros((count, width))
+    for c in range(count):  # Vectors of a cluster start from different ones.
+        values[c] = low[c] + 0.5 * (high[c] - low[c])
         for i in range(n):
-            vector[i] = 1.0 + (i * (c + 2)) % 11  # vectors of a cluster start from different ones
-        for _ in range(2):
-            _solve(factor, swapped, vector)
-            for _ in range(2):  # The second time removes what cancellation has left.
+            place = 0.6180339887 * (c + 1) * i
+            vectors[c, i] = 1.0 + (place - math.floor(place))
+    for passes in _PASSES:
+        _solve(diagonal, off_diagonal, values, vectors)
+        for c in range(count):
+            vector = vectors[c]
+            for _ in range(passes):
                 for b in range(c):
                     axpy(-dot(vectors[b], vectors[c]), vectors[b], vectors[c])
                 scale = 1.0 / math.sqrt(dot(vector, vector))
                 for i in range(n):
                     vector[i] *= scale
-    return vectors
+            quotient = diagonal[n - 1] * vector[n - 1] ** 2
+            for i in range(n - 1):
+                quotient += vector[i] * (diagonal[i] * vector[i] + 2.0 * off_diagonal[i] * vector[i + 1])
+            values[c] = quotient
+    return values, vectors
 
 
 @kernel
-def _factored(diagonal: Array, off_diagonal: Array, value: float) -> tuple[Array, Flags]:
-    """Gaussian elimination with row pivots for a tridiagonal matrix minus a multiple of the identity.
+def _solve(diagonal: Array, off_diagonal: Array, values: Array, vectors: Array) -> None:
+    """Solve with a tridiagonal matrix minus each of the values, one vector each, by elimination with pivots.
 
-    The rows of the factor hold the reciprocal of the pivot, the two entries right of it and the multiplier.
+    The systems are solved side by side, so that their divisions overlap. One array holds, row by row, for all
+    of them the reciprocal of the pivot, the two entries right of it and the right side: with fixed distances
+    between them the loops are vectorised.
     """
-    n = diagonal.size
-    factor, swapped = np.zeros((n, 4)), np.zeros(n, dtype=np.bool_)
-    pivot, right = diagonal[0] - value, off_diagonal[0]
+    n, count = diagonal.size, values.size
+    rows, shift = np.zeros((n + 2) * _ROW), np.zeros(LANES)
+    for c in range(count):
+        shift[c] = values[c]
+        rows[c], rows[LANES + c] = diagonal[0] - values[c], off_diagonal[0]
+        for i in range(n):
+            rows[i * _ROW + 3 * LANES + c] = vectors[c, i]
     for i in range(n):
-        row, below = factor[i], off_diagonal[i]
-        swapped[i] = abs(below) > abs(pivot)
-        if i + 1 < n and swapped[i]:
-            ratio, entry = pivot / below, diagonal[i + 1] - value
-            row[0], row[1], row[2], row[3] = 1.0 / below, entry, off_diagonal[i + 1], ratio
-            pivot, right = right - ratio * entry, -ratio * off_diagonal[i + 1]
-        else:
-            if abs(pivot) < _TINY:
-                pivot = _TINY
-            row[0], row[1] = 1.0 / pivot, right
-            row[3] = below / pivot
-            if i + 1 < n:
-                pivot, right = diagonal[i + 1] - value - row[3] * right, off_diagonal[i + 1]
-    return factor, swapped
-
-
-@kernel
-def _solve(factor: Array, swapped: Flags, vector: Array) -> None:
-    """Solve with the matrix that `_factored` has factored, in place."""
-    n = vector.size
-    for i in range(n - 1):
-        if swapped[i]:
-            vector[i], vector[i + 1] = vector[i + 1], vector[i] - factor[i, 3] * vector[i + 1]
-        else:
-            vector[i + 1] -= factor[i, 3] * vector[i]
-    first = second = 0.0
+        row, below, entry, outer = rows[i * _ROW : (i + 2) * _ROW], off_diagonal[i], 0.0, 0.0
+        if i + 1 < n:
+            entry, outer = diagonal[i + 1], off_diagonal[i + 1]
+        for c in range(LANES):
+            pivot, right, other = row[c], row[LANES + c], entry - shift[c]
+            one, two = row[3 * LANES + c], row[_ROW + 3 * LANES + c]
+            swap = abs(below) > abs(pivot)
+            inverse = 1.0 / (below if swap else (pivot if abs(pivot) > _TINY else _TINY))
+            ratio = (pivot if swap else below) * inverse
+            first, second = other if swap else right, outer if swap else 0.0
+            row[c], row[LANES + c], row[2 * LANES + c] = inverse, first, second
+            row[_ROW + c] = (right if swap else other) - ratio * first
+            row[_ROW + LANES + c] = (0.0 if swap else outer) - ratio * second
+            row[3 * LANES + c] = two if swap else one
+            row[_ROW + 3 * LANES + c] = one - ratio * two if swap else two - ratio * one
     for i in range(n - 1, -1, -1):
-        first, second = (vector[i] - factor[i, 1] * first - factor[i, 2] * second) * factor[i, 0], first
-        vector[i] = first
+        row = rows[i * _ROW : (i + 3) * _ROW]
+        for c in range(LANES):
+            one, two = row[_ROW + 3 * LANES + c], row[2 * _ROW + 3 * LANES + c]
+            known = row[LANES + c] * one + row[2 * LANES + c] * two
+            row[3 * LANES + c] = (row[3 * LANES + c] - known) * row[c]
+    for c in range(count):
+        for i in range(n):
+            vectors[c, i] = rows[i * _ROW + 3 * LANES + c]
 
 
 @kernel
