@@ -97,6 +97,16 @@ def test_no_more_pairs_than_points_of_a_sweep():
     assert not tridiagonal.smallest_by_bisection(rotated(np.linspace(0.1, 1.0, 40)), count + 1)[2]
 
 
+@pytest.mark.parametrize(
+    ("close", "count", "spacing"), [(2, 2, 3e-8), (2, 4, 1e-7), (3, 1, 1e-7), (3, 4, 2e-7)]
+)
+def test_no_eigenvalue_is_missed_among_close_ones(close, count, spacing):
+    """From one interval the iteration may find the wrong eigenvalue, or the right ones in another order."""
+    for seed in range(40):
+        spectrum = np.append(0.3 + spacing * np.arange(close), np.linspace(0.4, 1.0, 40 - close))
+        assert assert_bottom_or_none(rotated(spectrum, seed=seed), count)
+
+
 def test_eigenvalues_and_vectors_against_fifty_digits():
     matrix = rotated(np.append([1e-9, 2e-9, 1e-4], np.linspace(0.1, 1.0, 9)))
     values, vectors, certain = tridiagonal.smallest_by_bisection(matrix, 3)
