@@ -13,7 +13,6 @@ from mlogb_core.compiled.vectors import add_products, add_rows, axpy, dot
 
 #: Most steps of Lanczos' method. If they do not suffice, the projection is computed by Cholesky factors.
 STEPS = 24
-_ROUGHLY = 1e-3  # relative tolerance of a multiplier that only decides whether the space has to grow
 
 
 @kernel
@@ -26,9 +25,9 @@ def project_in_krylov_space(core: Array, local: Array, rest: float, settings: Se
     """
     n, norm = local.size, math.sqrt(dot(local, local) + rest * rest)
     size = min(n + 1, STEPS)
-    vectors, work = np.zeros((size + 1, n + 1)), np.empty((4, size))
-    diagonal, off_diagonal, overlap = np.zeros(size), np.zeros(size), np.empty(size)
-    axpy(1.0 / norm, local, vectors[0, :n])
+    vectors = np.zeros((size + 1, n + 1))
+    diagonal, off_diagonal, weights = np.zeros(size), np.zeros(size), np.empty(size + 1)
+    vectors[0, :n] = local / norm
     vectors[0, n] = rest / norm
     multiplier = 0.0
     for j in range(size):
@@ -36,87 +35,66 @@ def project_in_krylov_space(core: Array, local: Array, rest: float, settings: Se
         axpy(settings.regularization, old, new)
         add_products(core, 0, n, old[:n], new[:n])
         diagonal[j] = dot(old, new)
-        axpy(-diagonal[j], old, new)
-        if j > 0:
-            axpy(-off_diagonal[j - 1], vectors[j - 1], new)
-        # The recurrence has removed almost all; what roundoff leaves is removed from the whole basis.
-        overlap[: j + 1] = 0.0
-        add_products(vectors, 0, n + 1, new, overlap[: j + 1])
-        for i in range(j + 1):
-            overlap[i] = -overlap[i]
-        add_rows(overlap[: j + 1], vectors, 0, n + 1, new)
+        for _ in range(2):
+            weights[: j + 1] = 0.0
+            add_products(vectors, 0, n + 1, new, weights[: j + 1])
+            add_rows(-weights[: j + 1], vectors, 0, n + 1, new)
         length = math.sqrt(dot(new, new))
         complete = j == n or length <= settings.roundoff * diagonal[0]
         if complete or j >= 2:
-            # A rough root shows whether the space is large enough, and only then is it refined.
-            for tolerance in (_ROUGHLY, settings.roundoff):
-                multiplier, settled = _tridiagonal_root(
-                    diagonal[: j + 1], off_diagonal, norm, multiplier, settings.norm_bound, tolerance, work
-                )
-                if not settled:
-                    return Projection(local, multiplier, False)
-                bound = settings.roundoff * settings.norm_bound * (settings.regularization + multiplier)
-                enough = complete or length * abs(work[0, j]) <= bound * (1.0 + tolerance)
-                if not enough:
-                    break
-            if enough:
+            root = _tridiagonal_root(diagonal[: j + 1], off_diagonal, norm, multiplier, settings)
+            if not root.settled:
+                break
+            multiplier = root.multiplier
+            bound = settings.roundoff * settings.norm_bound * (settings.regularization + multiplier)
+            if complete or length * abs(root.point[j]) <= bound:
                 projected = np.zeros(n)
-                add_rows(work[0, : j + 1], vectors, 0, n, projected)
+                add_rows(root.point, vectors, 0, n, projected)
                 return Projection(projected, multiplier, True)
         off_diagonal[j] = length
-        for i in range(n + 1):
-            new[i] /= length
+        new /= length
     return Projection(local, multiplier, False)
 
 
 @kernel
 def _tridiagonal_root(
-    diagonal: Array,
-    off_diagonal: Array,
-    norm: float,
-    start: float,
-    norm_bound: float,
-    tolerance: float,
-    work: Array,
-) -> tuple[float, bool]:
-    """The multiplier at which a projection has the length S up to a tolerance, and whether it was found.
+    diagonal: Array, off_diagonal: Array, norm: float, start: float, settings: Settings
+) -> Projection:
+    """The multiplier and projection of `norm` times the first unit vector, for a tridiagonal matrix.
 
-    Projected is `norm` times the first unit vector, for a tridiagonal matrix, and the projection is left in
-    the first row of `work`. Newton's method is applied to S over the length, as in `mlogb_core.projection`.
+    Newton's method is applied to S over the length, as in `mlogb_core.projection`.
     """
     n, multiplier = diagonal.size, start
-    solution, inverse, ratio, half = work[0], work[1], work[2], work[3]
+    pivot, ratio, solution, half = np.empty(n), np.zeros(n), np.empty(n), np.empty(n)
     for _ in range(100):
         for i in range(n):
-            pivot = diagonal[i] + multiplier
+            pivot[i] = diagonal[i] + multiplier
             solution[i] = 0.0
             if i == 0:
                 solution[i] = norm * diagonal[0]
             elif i == 1:
                 solution[i] = norm * off_diagonal[0]
             if i > 0:
-                ratio[i] = off_diagonal[i - 1] * inverse[i - 1]
-                pivot -= ratio[i] * off_diagonal[i - 1]
+                ratio[i] = off_diagonal[i - 1] / pivot[i - 1]
+                pivot[i] -= ratio[i] * off_diagonal[i - 1]
                 solution[i] -= ratio[i] * solution[i - 1]
-            if not pivot > 0.0:
-                return multiplier, False
-            inverse[i] = 1.0 / pivot
-        square = slope = 0.0
+            if not pivot[i] > 0.0:
+                return Projection(solution, multiplier, False)
         for i in range(n - 1, -1, -1):
-            solution[i] *= inverse[i]
+            solution[i] /= pivot[i]
             if i + 1 < n:
                 solution[i] -= ratio[i + 1] * solution[i + 1]
-            square += solution[i] * solution[i]
+        square = dot(solution, solution)
+        length, slope = math.sqrt(square), 0.0
         for i in range(n):
             half[i] = solution[i]
             if i > 0:
                 half[i] -= ratio[i] * half[i - 1]
-            slope += half[i] * half[i] * inverse[i]
-        length = math.sqrt(square)
-        if abs(length - norm_bound) <= tolerance * norm_bound:
-            return multiplier, True
-        step = (length / norm_bound - 1.0) * square / slope
-        if abs(step) <= tolerance * multiplier:
-            return multiplier, True
+            slope += half[i] * half[i] / pivot[i]
+        if abs(length - settings.norm_bound) <= settings.roundoff * settings.norm_bound:
+            return Projection(solution, multiplier, True)
+        step = (length / settings.norm_bound - 1.0) * square / slope
+        if abs(step) <= settings.roundoff * multiplier:
+            return Projection(solution, multiplier, True)
         multiplier = max(multiplier + step, 0.0)
-    return multiplier, False
+    return Projection(solution, multiplier, False)
