@@ -34,28 +34,8 @@ def start_search(candidates: Candidates, bonus: Bonus) -> Search:
         upper[a] = value[a] + largest
         upper[a] += bonus.slack * (abs(value[a]) + abs(upper[a]))
         checksum += upper[a]
-    order = falling_order(upper)
+    order = np.argsort(-upper, kind="mergesort")
     return Search(upper, order, np.zeros(n), np.zeros(n, dtype=np.bool_), math.isfinite(checksum))
-
-
-@kernel
-def falling_order(values: Array) -> Indices:
-    """Indices by falling values, equal ones in order: a merge sort, compiled sooner than `numpy.argsort`."""
-    n, width = values.size, 1
-    order, merged = np.arange(n), np.empty(n, dtype=np.intp)
-    while width < n:
-        for start in range(0, n, 2 * width):
-            i, j = start, min(start + width, n)
-            middle, stop = j, min(j + width, n)
-            for k in range(start, stop):
-                if j == stop or (i < middle and values[order[i]] >= values[order[j]]):
-                    merged[k] = order[i]
-                    i += 1
-                else:
-                    merged[k] = order[j]
-                    j += 1
-        order, merged, width = merged, order, 2 * width
-    return order
 
 
 @kernel
