@@ -6,6 +6,7 @@ failure, which is reported after everything has been written.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +20,19 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
-from benchmarks import calls, figures, machine, memory, plan, regret, report, roofline, sparse, timing
+from benchmarks import (
+    calls,
+    figures,
+    machine,
+    memory,
+    plan,
+    regret,
+    report,
+    roofline,
+    sparse,
+    timing,
+    vectors,
+)
 from benchmarks.variants import FORMS, Variant, missing_forms
 from compendium.system.paths import FailureError, UsageError, figures_folder, project_root
 
@@ -56,17 +69,18 @@ def bench(
     results: Annotated[Path | None, typer.Option(help="Folder of the record and the tables.")] = None,
     pictures: Annotated[Path | None, typer.Option("--figures", help="Folder of the figures.")] = None,
     redraw: Annotated[bool, typer.Option("--redraw", help="Write page and figures from the record.")] = False,
+    sizes: Annotated[int | None, typer.Option(min=1, help="Only the first sizes of the table.")] = None,
 ) -> None:
     """Time all variants side by side, on one thread, and write tables and figures.
 
     A whole run goes to benchmarks/results and figures, and its page is benchmarks/README.md; one with
-    --quick or --part goes to the folder `local` inside them, with its page beside the record. The part
-    `sparse` has a record of its own: measured alone it takes its place in benchmarks/results, beside a record
-    of the other parts that stays as it is.
+    --quick, --part or --sizes goes to the folder `local` inside them, with its page beside the record. The
+    part `sparse` has a record of its own: measured alone it takes its place in benchmarks/results, beside a
+    record of the other parts that stays as it is.
     """
     mpl.use("Agg")
     parts, record = set(part or Part), None
-    local = quick or bool(parts - {Part.SPARSE} and part)
+    local = quick or bool(parts - {Part.SPARSE} and (part or sizes))
     own = project_root() / "benchmarks" / "results"
     folder = results or (own / "local" if local else own)
     pictures = pictures or figures_folder(local)
@@ -79,7 +93,8 @@ def bench(
             if Part.SPARSE in parts:
                 few = measure_sparse(quick)
             if others:
-                record = measure(plan.quick() if quick else plan.full(), others, quick)
+                chosen = plan.quick() if quick else plan.full()
+                record = measure(dataclasses.replace(chosen, table=chosen.table[:sizes]), others, quick)
     readme = (own.parent if folder == own else folder) / "README.md"
     written = report.write(folder, record, readme, pictures, few)
     if record and (others or redraw):
@@ -116,7 +131,8 @@ def measure(chosen: plan.Plan, parts: Iterable[Part], quick: bool = False) -> di
     Returns
     -------
     dict
-        Plain values: machine, rates, and the tables `timings`, `equal_regret`, `roofline`, `memory`.
+        Plain values: machine, rates, and the tables `timings`, `equal_regret`, `roofline`, `memory`. `narrow`
+        has the rates and the roofline of the small sizes again; see `vectors.measure`.
     """
     parts = set(parts)
     started, clock = datetime.now(UTC), time.perf_counter()
@@ -146,6 +162,8 @@ def measure(chosen: plan.Plan, parts: Iterable[Part], quick: bool = False) -> di
         table = [row for row in record["timings"] if row["part"] == "table"]
         record["rates"] = roofline.rates(table, chosen.gemm_order, chosen.large_megabytes)
         record["roofline"] = roofline.rows(table, record["rates"])
+        if chosen.narrow and vectors.has_longer():
+            record["narrow"] = vectors.measure(chosen.narrow, report.RECORD, quick)
     if Part.MEMORY in parts:
         record["memory"] = memory.rows(chosen.table)
     if Part.CALLS in parts and "compiled" not in missing:

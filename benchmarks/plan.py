@@ -121,7 +121,11 @@ class RegretSearch:
 
 @dataclass(frozen=True)
 class Plan:
-    """All settings of a run; see the module's docstring."""
+    """All settings of a run; see the module's docstring.
+
+    `narrow` is the number of sizes, the first of the table, that are measured once more with vectors of 256
+    bits on a processor whose vectors have 512.
+    """
 
     limits: Limits
     table: tuple[Size, ...]
@@ -134,6 +138,7 @@ class Plan:
     regret: RegretSearch
     gemm_order: int
     large_megabytes: int
+    narrow: int
 
 
 def full() -> Plan:
@@ -153,6 +158,7 @@ def full() -> Plan:
         regret=RegretSearch(1000, 5, (1, 2, 3, 5, 7, 10, 14, 20, 28, 40, 56, 80), 400, digits=True),
         gemm_order=1500,
         large_megabytes=256,
+        narrow=3,
     )  # fmt: skip
 
 
@@ -172,6 +178,7 @@ def quick() -> Plan:
         regret=RegretSearch(12, 2, (1, 4, 20), 20, digits=False),
         gemm_order=64,
         large_megabytes=1,
+        narrow=1,
     )
 
 

@@ -34,10 +34,12 @@ from benchmarks import (
     roofline,
     sparse,
     timing,
+    vectors,
 )
 from benchmarks.plan import Limits, Size
 from benchmarks.timing import Log
 from benchmarks.variants import FORMS, LIBRARY, Variant, build, missing_forms, take_over
+from compendium.system.paths import FailureError
 from compendium.system.provenance import sha256
 from mlogb_core.environments import ActionSet
 
@@ -442,6 +444,33 @@ def test_the_record_says_what_was_measured_on_what(quick_run):
     text = (quick_run / "results" / "bench.json").read_text()
     assert str(ROOT) not in text
     assert str(quick_run) not in text
+
+
+def test_small_sizes_are_measured_with_shorter_vectors_where_there_are_longer_ones(quick_run):
+    record = stored(quick_run)
+    page = (quick_run / "results" / "README.md").read_text()
+    assert ("narrow" in record) == vectors.has_longer() == ("### With vectors of 256 bits" in page)
+    if not vectors.has_longer():
+        return
+    narrow, sizes = record["narrow"], [tuple(size) for size in plan.quick().table[:1]]
+    assert narrow["architecture"] == "Haswell"
+    assert narrow["rates"] != record["rates"]
+    assert [(row["K"], row["d"]) for row in narrow["roofline"]] == [
+        (row["K"], row["d"]) for row in record["roofline"] if (row["K"], row["d"]) == sizes[0][:2]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "told"), [("raise OSError('no room')", "OSError: no room"), ("exit(3)", "code 3")]
+)
+def test_another_process_that_fails_is_told(tmp_path, monkeypatch, code, told):
+    """The last line that it wrote, or else its exit code."""
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__init__.py").write_text("")
+    (tmp_path / "benchmarks" / "__main__.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FailureError, match=f"256 bits: .*{told}"):
+        vectors.measure(1, report.RECORD)
 
 
 def test_the_record_has_every_variant_with_medians_and_quartiles(quick_run):
