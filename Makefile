@@ -6,7 +6,7 @@ JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
-EXTRAS := fast compendium book lab cluster browser test
+EXTRAS := fast compendium cluster browser test
 PEERS := 'bayesianbandits>=1.5' 'mabwiser>=2.7.4' 'vowpalwabbit>=9.11'
 PYTEST = PYTHONPATH="$(CURDIR)/.ci/without$${PYTHONPATH:+:$$PYTHONPATH}" $(BIN)/python -m pytest -n $(JOBS) --dist loadscope
 
@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup reproduce test test-all test-kernels test-browser test-very-slow mutants mutants-claims claims data peers book explorer bench lint notebooks readme lab lock clean
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## make .venv (uv when it is there, pip otherwise)
 

@@ -1,7 +1,9 @@
 """Timing of all variants side by side: `python -m benchmarks`, or `make bench`.
 
-All times come from one process with one thread and go into one record. `plan` says what is measured,
-`variants` builds the policies, and `timing` plays them in interleaved blocks. `counts`, `machine` and
-`roofline` compare the times with what the machine could reach at best. `memory` and `regret` add memory and
-regret; `report` and `figures` write tables, page and figures; `cli` is the command line.
+Times that are compared come from one process with one thread. `plan` says what is measured, `variants`
+builds the policies, `timing` plays them in interleaved blocks, and `sparse` does so with sparse actions,
+whose record is one of its own. `counts`, `machine` and `roofline` compare the times with what the machine
+could reach at best, `vectors` once more in a process with shorter vectors, and `calls` says where a round
+goes. `memory` and `regret` add memory and regret; `report`, `report_sparse`, `markdown` and `figures` write
+tables, pages and figures; `cli` is the command line.
 """

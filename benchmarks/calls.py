@@ -16,7 +16,7 @@ from unittest.mock import patch
 import numpy as np
 
 from benchmarks.plan import SEED, Size, problem, settings
-from benchmarks.timing import digits
+from compendium.experiments.timing import digits
 from mlogb_core.policies import eofd, newton, optimistic
 
 #: Sizes at which a round takes many times its limit from counted operations and bytes.

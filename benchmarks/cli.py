@@ -80,12 +80,14 @@ def bench(
     """
     mpl.use("Agg")
     parts, record = set(part or Part), None
+    if Part.ROOFLINE in parts and Part.TABLE not in parts:
+        raise UsageError("--part roofline divides the times of the table: give --part table, too")
     local = quick or bool(parts - {Part.SPARSE} and (part or sizes))
     own = project_root() / "benchmarks" / "results"
     folder = results or (own / "local" if local else own)
     pictures = pictures or figures_folder(local)
     others = parts - {Part.SPARSE}
-    few = report.stored_sparse(folder)
+    few = report.stored_sparse(folder) if redraw or Part.SPARSE not in parts else None
     if redraw or (not others and (folder / report.RECORD).is_file()):
         record = _stored(folder)
     if not redraw:
@@ -131,8 +133,9 @@ def measure(chosen: plan.Plan, parts: Iterable[Part], quick: bool = False) -> di
     Returns
     -------
     dict
-        Plain values: machine, rates, and the tables `timings`, `equal_regret`, `roofline`, `memory`. `narrow`
-        has the rates and the roofline of the small sizes again; see `vectors.measure`.
+        Plain values: machine, rates, what was left out, and the tables `timings`, `equal_regret`, `roofline`,
+        `memory` and `calls`. `narrow` has the rates and the roofline of the small sizes again; see
+        `vectors.measure`.
     """
     parts = set(parts)
     started, clock = datetime.now(UTC), time.perf_counter()
@@ -163,7 +166,11 @@ def measure(chosen: plan.Plan, parts: Iterable[Part], quick: bool = False) -> di
         record["rates"] = roofline.rates(table, chosen.gemm_order, chosen.large_megabytes)
         record["roofline"] = roofline.rows(table, record["rates"])
         if chosen.narrow and vectors.has_longer():
-            record["narrow"] = vectors.measure(chosen.narrow, report.RECORD, quick)
+            try:
+                record["narrow"] = vectors.measure(chosen.narrow, report.RECORD, quick)
+            except FailureError as error:  # what has been measured is kept
+                print(f"left out: {error}", file=sys.stderr)
+                record["left_out"].append(str(error))
     if Part.MEMORY in parts:
         record["memory"] = memory.rows(chosen.table)
     if Part.CALLS in parts and "compiled" not in missing:

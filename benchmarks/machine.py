@@ -16,8 +16,13 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from compendium.system import provenance
 from compendium.system.paths import FailureError
 
-#: Modules of ``compendium`` that the problems come from.
-PROBLEM_MODULES = ("experiments/data.py", "experiments/problems")
+#: Modules of ``compendium`` that the problems and the timing of a block come from.
+PROBLEM_MODULES = (
+    "experiments/data.py",
+    "experiments/problems",
+    "experiments/ratings.py",
+    "experiments/timing.py",
+)
 
 
 @contextmanager
@@ -53,15 +58,13 @@ def record() -> dict[str, Any]:
     }
 
 
-def gemm_rate(order: int, repeats: int = 5) -> float:
-    """Operations a second of a square matrix product, the best of a few.
+def gemm_rate(order: int) -> float:
+    """Operations a second of a square matrix product, the best of five.
 
     Parameters
     ----------
     order : int
         Rows and columns.
-    repeats : int
-        Number of products timed.
 
     Returns
     -------
@@ -71,18 +74,16 @@ def gemm_rate(order: int, repeats: int = 5) -> float:
     rng = np.random.default_rng(0)
     left, right = rng.standard_normal((2, order, order))
     out = np.empty((order, order))
-    return 2.0 * order**3 / _best(lambda: np.matmul(left, right, out=out), repeats)
+    return 2.0 * order**3 / _best(lambda: np.matmul(left, right, out=out), repeats=5)
 
 
-def bandwidth(size: int, seconds: float = 0.2) -> dict[str, float]:
-    """Bytes a second of reading and of updating arrays, the best of many passes.
+def bandwidth(size: int) -> dict[str, float]:
+    """Bytes a second of reading and of updating arrays, the best of many passes, some 0.2 s of them.
 
     Parameters
     ----------
     size : int
         Bytes of the arrays of one pass, which decide the level of the cache that is measured.
-    seconds : float
-        About how long to measure.
 
     Returns
     -------
@@ -92,8 +93,7 @@ def bandwidth(size: int, seconds: float = 0.2) -> dict[str, float]:
     """
     x = np.ones(max(size // 16, 1))
     y = np.ones_like(x)
-    repeats = max(3, int(seconds * 5e9 / max(size, 1)))
-    repeats = min(repeats, 2000)
+    repeats = min(max(3, int(1e9 / max(size, 1))), 2000)  # at 5e9 bytes a second
     read = _best(lambda: blas.ddot(x, y), repeats)
     triad = _best(lambda: blas.daxpy(x, y, a=1e-9), repeats)
     return {"read": 16.0 * x.size / read, "triad": 24.0 * x.size / triad}

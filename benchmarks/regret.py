@@ -19,42 +19,14 @@ from benchmarks.plan import SEED, Cell, Limits, RegretSearch, side_by_side
 from benchmarks.variants import Variant, build
 from compendium.experiments.data import DataError
 from compendium.experiments.problems import Digits
-from mlogb_core.environments import Environment, SyntheticInstance
+from compendium.experiments.problems.decaying import DecayingEnvironment
+from compendium.experiments.timing import digits
+from mlogb_core.environments import Environment
 from mlogb_core.radius import RidgeRadius
 from mlogb_core.simulation import run_trial, trial_streams
 
 TOLERANCE = 0.10
 OFUL = Variant("oful", "numpy")
-
-
-class DecayingContexts:
-    r"""A binary problem whose contexts have standard deviations :math:`i^{-a}`, scaled to norm 1.
-
-    Parameters
-    ----------
-    n_features : int
-        d.
-    parameter_norm : float
-        Norm of the true parameter, whose direction is uniform.
-    decay : float
-        a >= 0; 0 is the paper's synthetic problem with K = 1.
-
-    Notes
-    -----
-    In `SyntheticEnvironment` with a decay the parameter has the same variances as the features; here all its
-    directions are equally likely.
-    """
-
-    def __init__(self, n_features: int, parameter_norm: float, decay: float = 1.0) -> None:
-        self.n_features, self.parameter_norm = n_features, parameter_norm
-        self.rewards = np.ones(1)
-        self.deviations = np.arange(1, n_features + 1) ** -decay
-
-    def instance(self, rng: np.random.Generator) -> SyntheticInstance:
-        """Draw the true parameter; each round then has ten to thirty actions."""
-        parameter = rng.standard_normal((1, self.n_features))
-        parameter = self.parameter_norm * parameter / np.linalg.norm(parameter)
-        return SyntheticInstance(parameter, (10, 30), self.deviations)
 
 
 class Problem(NamedTuple):
@@ -68,7 +40,8 @@ class Problem(NamedTuple):
 def problems(search: RegretSearch) -> tuple[list[Problem], list[str]]:
     """The problems, and messages about those that are left out."""
     settings = {"regularization": 0.1, "step_size": 1.0, "norm_bound": 20.0, "radius": RidgeRadius(1e-4)}
-    found = [Problem("decaying spectrum", DecayingContexts(search.n_features, 20.0), settings)]
+    decaying = DecayingEnvironment(search.n_features, (1.0,), parameter_norm=20.0, decay=2.0)
+    found = [Problem("decaying spectrum", decaying, settings)]
     if not search.digits:
         return found, []
     try:
@@ -162,6 +135,6 @@ def _row(
         "m": variant.sketch_size or None,
         "rounds": search.n_rounds,
         "trials": search.n_trials,
-        **{name: None if value is None else timing.digits(value) for name, value in numbers.items()},
+        **{name: None if value is None else digits(value) for name, value in numbers.items()},
         "chosen": variant == chosen,
     }

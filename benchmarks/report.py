@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ from benchmarks import report_sparse
 from benchmarks.figures import VARIANT_STYLES
 from benchmarks.markdown import markdown, origin
 from benchmarks.plan import OFUL_LIMITS
-from compendium.system.paths import FailureError, write_atomically
+from compendium.report.figures_page import WORDS
+from compendium.system.paths import FailureError, UsageError, relative, write_atomically
 from compendium.system.provenance import relative_paths
 
 RECORD = "bench.json"
@@ -58,7 +58,7 @@ def write(
     FailureError
         If a record names a path of this machine.
     """
-    link = Path(os.path.relpath(pictures.resolve(), readme.parent.resolve())).as_posix()
+    link = Path(relative(pictures.resolve(), readme.parent.resolve())).as_posix()
     records = {RECORD: record, SPARSE_RECORD: few}
     texts = {folder / name: _text(one) for name, one in records.items() if one is not None}
     for name in TABLES:
@@ -83,7 +83,10 @@ def stored_sparse(folder: Path) -> dict[str, Any] | None:
     path = folder / SPARSE_RECORD
     if not path.is_file():
         return None
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise UsageError(f"{path} cannot be read; measure again") from None
     return found
 
 
@@ -216,20 +219,14 @@ def _figures(record: Mapping[str, Any], pictures: str) -> list[str]:
     shown = []
     if "curve" in record["parts"]:
         shown += ["## Time against d", _picture(TIME_FIGURE, pictures)]
-        shown.append(
-            "Medians of a round at a fixed sketch size, with the quartiles as bands. What to see: both "
-            "forms of OFUL that factor the full matrix leave the others early and end where a round took "
-            "too long to wait for; the strongest form stays with the sketch up to some hundreds of "
-            "features and then rises about as d², where the sketch rises by less than d."
-        )
+        said = "Medians of a round at a fixed sketch size, with the quartiles as bands."
+        shown.append(f"{said} {WORDS[TIME_FIGURE][1]}")
     if "map" in record["parts"]:
         shown += ["## Where sketching pays", _picture(MAP_FIGURE, pictures)]
         shown.append(
             "How many times longer a round of OFUL with an updated inverse takes, not of the printed one, "
-            "than one of EOFD in the same form. The white line parts the cells where OFUL is faster "
-            "(above and to the left) from those where EOFD is; a number in parentheses is of a cell where "
-            "the quartiles of the two times overlap. What to see: to the right of the line the factor "
-            "grows with Kd, and a smaller m moves the line to the left."
+            "than one of EOFD in the same form. A number in parentheses is of a cell where the quartiles of "
+            f"the two times overlap. {WORDS[MAP_FIGURE][1]}"
         )
     return shown
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from benchmarks import counts
 from benchmarks.machine import bandwidth, gemm_rate
-from benchmarks.timing import digits
 from benchmarks.variants import LIBRARY
+from compendium.experiments.timing import digits
 
 
 def rates(timings: Iterable[Mapping[str, Any]], gemm_order: int, large_megabytes: int) -> dict[str, Any]:

@@ -15,13 +15,13 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from benchmarks.plan import SEED, Size, settings
-from benchmarks.timing import Draws, digits, no_collection, quartiles, rotated
+from compendium.experiments.timing import Draws, digits, no_collection, quartiles, rotated
 from mlogb_core.environments import ActionSet, Environment, SparseEnvironment
 from mlogb_core.policies import OptimisticPolicy, eofd
 from mlogb_core.simulation import trial_streams
@@ -88,19 +88,6 @@ def quick() -> SparsePlan:
         memory=(Size(1, 900, 3),),
         ratings=(),
     )
-
-
-class Player(Protocol):
-    """Who plays rounds; only `select` and `update` are timed."""
-
-    def prepare(self, candidates: ActionSet) -> Any:
-        """The action set in the player's own format."""
-
-    def select(self, prepared: Any) -> int:
-        """Index of the action to play."""
-
-    def update(self, prepared: Any, action: int, outcome: int) -> None:
-        """Learn from the outcome."""
 
 
 class Rows:
@@ -226,7 +213,10 @@ class Times:
 
 @dataclass
 class Seat:
-    """A player at a problem, with the number of rounds it plays."""
+    """A player at a problem, with the number of rounds it plays.
+
+    A player puts an action set into its own format (`prepare`), and only its `select` and `update` are timed.
+    """
 
     name: str
     size: Size
@@ -392,8 +382,7 @@ def _row(seat: Seat, seats: Sequence[Seat]) -> dict[str, Any]:
 
 
 def _levels(name: str, seconds: Any) -> dict[str, float]:
-    values = zip(("q25", "median", "q75"), quartiles(seconds), strict=True)
-    return {f"{name}_{level}_ms": digits(value) for level, value in values}
+    return {f"{name}_{level}_ms": value for level, value in quartiles(seconds).items()}
 
 
 def memory(size: Size, state: str, chosen: SparsePlan) -> dict[str, Any]:

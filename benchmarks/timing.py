@@ -9,10 +9,8 @@ ratios.
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -20,9 +18,10 @@ import numpy as np
 
 from benchmarks.plan import SEED, Cell, Limits
 from benchmarks.variants import LIBRARY, Variant, build, take_over
-from mlogb_core.environments import ActionSet, Instance
+from compendium.experiments.timing import Draws, digits, no_collection, quartiles, rotated
+from mlogb_core.environments import ActionSet
 from mlogb_core.policies import Policy
-from mlogb_core.simulation import Streams, trial_streams
+from mlogb_core.simulation import trial_streams
 
 Clock = Callable[[], float]
 _ON_THE_SPHERE = 1e-9
@@ -70,20 +69,6 @@ class Log:
         return [s + u for s, u in zip(self.select, self.update, strict=True)]
 
 
-class Draws:
-    """The action sets and uniform numbers of a cell, drawn for one block of all variants at a time."""
-
-    def __init__(self, instance: Instance, streams: Streams) -> None:
-        self._instance, self._streams = instance, streams
-
-    def take(self, count: int) -> list[tuple[ActionSet, float]]:
-        """The next rounds."""
-        return [
-            (self._instance.actions(self._streams.actions), float(self._streams.outcomes.random()))
-            for _ in range(count)
-        ]
-
-
 def play(
     cell: Cell, limits: Limits, clock: Clock = time.perf_counter, sitting: int = 0
 ) -> dict[Variant, Log]:
@@ -122,30 +107,6 @@ def play(
         if variant.family == "eofd":
             logs[variant].rank = _rank(policy)
     return logs
-
-
-def rotated(variants: Sequence[Variant], block: int) -> list[Variant]:
-    """The order of the variants in a block: the first of one block is the last of the next.
-
-    Examples
-    --------
-    >>> rotated("abc", 1)
-    ['b', 'c', 'a']
-    """
-    start = block % len(variants)
-    return [*variants[start:], *variants[:start]]
-
-
-def quartiles(seconds: Sequence[float]) -> tuple[float, float, float]:
-    """Lower quartile, median and upper quartile in milliseconds.
-
-    Examples
-    --------
-    >>> quartiles([0.001, 0.002, 0.003, 0.004, 0.005])
-    (2.0, 3.0, 4.0)
-    """
-    low, median, high = np.quantile(seconds, (0.25, 0.5, 0.75)) * 1e3
-    return float(low), float(median), float(high)
 
 
 def ratio(slow: Log, fast: Log) -> float:
@@ -217,8 +178,7 @@ def _row(cell: Cell, variant: Variant, sittings: Sequence[Mapping[Variant, Log]]
         "warmup": log.warmup,
     }
     for name, seconds in (("select", log.select), ("update", log.update), ("round", log.total)):
-        values = zip(("q25", "median", "q75"), quartiles(seconds), strict=True)
-        row |= {f"{name}_{level}_ms": digits(value) for level, value in values}
+        row |= {f"{name}_{level}_ms": value for level, value in quartiles(seconds).items()}
     for name, slow in (
         ("over_printed", variant._replace(form="printed")),
         ("over_oful_printed", Variant("oful", "printed")),
@@ -314,20 +274,3 @@ def _rank(policy: Any) -> int:
     if hasattr(policy, "sketch"):
         return int(np.count_nonzero(policy.sketch.values))
     return len(policy.state_dict()["curvature.core"])
-
-
-def digits(value: float) -> float:
-    """The value to four significant digits, which is the accuracy of the measurements."""
-    return float(f"{value:.4g}")
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Switch the garbage collector off inside a block."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -27,8 +27,12 @@ AVX2 = {"OPENBLAS_CORETYPE": "Haswell", "NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_
 
 
 def has_longer() -> bool:
-    """Whether a BLAS of this process uses vectors of 512 bits."""
-    return any(pool.get("architecture") in LONGER for pool in threadpool_info())
+    """Whether a BLAS of this process uses vectors of 512 bits, and the process was not told to do without.
+
+    An OpenBLAS that was built for one processor does not listen to that.
+    """
+    longer = any(pool.get("architecture") in LONGER for pool in threadpool_info())
+    return longer and not AVX2.items() <= os.environ.items()
 
 
 def measure(n_sizes: int, record: str, quick: bool = False) -> dict[str, Any]:
@@ -51,7 +55,7 @@ def measure(n_sizes: int, record: str, quick: bool = False) -> dict[str, Any]:
     Raises
     ------
     FailureError
-        If the other process fails, with the last line of what it wrote.
+        If the other process fails, with the last line of what it wrote, or its BLAS keeps to longer vectors.
     """
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "benchmarks", "--part", "table", "--part", "roofline"]
@@ -60,9 +64,11 @@ def measure(n_sizes: int, record: str, quick: bool = False) -> dict[str, Any]:
         process = subprocess.run(command, env=os.environ | AVX2, capture_output=True, text=True, check=False)
         if process.returncode:
             last = process.stderr.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
-            raise FailureError(f"the small sizes could not be measured with vectors of 256 bits: {last[0]}")
+            raise FailureError(f"the small sizes with vectors of 256 bits: {last[0]}")
         found = json.loads((Path(folder) / record).read_text(encoding="utf-8"))
     kernels = {pool["architecture"] for pool in found["thread_pools"] if pool["internal_api"] == "openblas"}
+    if longer := kernels & set(LONGER):
+        raise FailureError(f"the small sizes with vectors of 256 bits: OpenBLAS keeps to {min(longer)}")
     return {name: found[name] for name in ("rates", "roofline")} | {
         "architecture": ", ".join(sorted(kernels))
     }

@@ -19,7 +19,7 @@ def main() -> None:
         if package in ("", "compendium", "mlogb_core"):
             raise
         raise SystemExit(
-            f"mlogb needs {package}, which the extra `compendium` brings: pip install .[compendium]"
+            f'mlogb needs {package}, which the extra `compendium` brings: pip install ".[compendium]"'
         ) from None
 
 

@@ -7,7 +7,6 @@ error. Each command imports the libraries that it needs itself, so that ``--help
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from compendium.system.paths import AbsentDataError, FailureError, UsageError
+from compendium.system.paths import AbsentDataError, FailureError, UsageError, relative
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,7 +113,8 @@ def run(
     given = [parse_override(text) for text in parameter or []]
     overrides = dict(given)
     if len(overrides) < len(given):
-        raise UsageError("-p gives a parameter twice")
+        names = [name for name, _ in given]
+        raise UsageError(f"-p gives {next(name for name in names if names.count(name) > 1)} twice")
     if shard and cluster:
         raise UsageError("--shard and --cluster are two ways to share the work; choose one")
     if redraw and (again or shard or cluster or dry_run):
@@ -289,8 +289,10 @@ def verify(
         if report.computed:
             print(f"  {recomputation.what_is_missed(report)}")
         unchecked |= bool(report.gaps)
-        if attest and not found:
+        if attest and not found and report.computed:
             print(f"  attested: {verification.attest(run, report)}")
+        elif attest and not found:
+            print("  not attested: no trial was computed again")
         verdict = "verified, but for what was not checked" if report.gaps else "verified"
         print(f"{run.name}: {verdict if not found else 'NOT as recorded'}", flush=True)
         failures += [f"{run.name}: {fault}" for fault in found]
@@ -303,6 +305,7 @@ def verify(
 @app.command("runs")
 def list_runs() -> None:
     """List the finished runs, oldest first."""
+    from compendium.runs import attestation
     from compendium.runs.run import faults, find_runs, unreadable_runs
 
     for name in unreadable_runs():
@@ -315,7 +318,7 @@ def list_runs() -> None:
         print(
             f"{found.name}  {record['started'][:10]}  {record['duration_seconds']} s  {commit}  {parameters}"
         )
-        for fault in faults(found.path):
+        for fault in [*faults(found.path), *attestation.faults(found.path)]:
             print(f"  {fault}")
 
 
@@ -327,9 +330,12 @@ def data(
     from compendium.experiments.data import load_mnist
 
     try:
-        print(load_mnist(download=download).describe())
+        found = load_mnist(download=download)
     except ValueError as error:  # a DataError: missing, damaged, or not what the name says
         raise FailureError(str(error)) from None
+    print(found.describe())
+    if download and not found.is_full:
+        raise FailureError("these are not all 70,000: nothing was downloaded")
 
 
 @notebooks_app.command("build")
@@ -372,7 +378,7 @@ def claims(
 ) -> None:
     """Show what the paper claims and what the notebooks found."""
     from compendium.claims import page as claims_page
-    from compendium.claims.registry import load_registry, problems
+    from compendium.claims.registry import faults, load_registry
 
     registry = load_registry(paper)
     chosen = registry.select(status, notebook, label)
@@ -382,7 +388,7 @@ def claims(
         if write:
             for path in claims_page.write(registry):
                 print(_relative(path))
-        if found := problems(registry, paper):
+        if found := faults(registry, paper):
             raise FailureError("\n".join(found))
         if paper is None:
             claims_page.check(registry)
@@ -399,7 +405,7 @@ def claims(
 def results(
     check: Annotated[bool, typer.Option("--check", help="Only say whether it is up to date.")] = False,
 ) -> None:
-    """Write what is made from the committed runs: RESULTS.md, results in other pages, figures."""
+    """Write RESULTS.md and its data, the page of figures, the results in README, articles and book."""
     from compendium.report import article, choosing, results, which_one
 
     results.write(check=check)
@@ -453,7 +459,7 @@ def _shown(parameters: dict[str, Any]) -> str:
 
 def _relative(path: Path) -> str:
     """Return a path from the working folder, or the absolute path where that is shorter."""
-    return min(os.path.relpath(path), str(path), key=len)
+    return min(relative(path), str(path), key=len)
 
 
 def _message(error: Exception) -> str:

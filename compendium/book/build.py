@@ -11,17 +11,17 @@ import shutil
 from pathlib import Path
 
 from compendium.book import citations, statements
+from compendium.report import article
 from compendium.system import locks, paths
 from compendium.system.paths import FailureError, UsageError
 
 #: Pages of the book that are not in the folder `book`.
-ARTICLES = ("article/rescience.md", "article/paper.md")
 PAGES = (
     "ERRATA.md",
     "RESULTS.md",
     "CONTRIBUTING.md",
     "benchmarks/README.md",
-    *ARTICLES,
+    *article.PAGES,
     "article/TO_FILL_IN.md",
 )
 MATHJAX = "tex-svg-full.js"
@@ -48,7 +48,7 @@ def build(target: Path | None = None) -> Path:
     try:
         from sphinx.cmd.build import build_main
     except ImportError:
-        raise FailureError("the book needs Sphinx: pip install .[compendium]") from None
+        raise FailureError('the book needs Sphinx: pip install ".[compendium]"') from None
     root = paths.project_root()
     folder = root / "book" / "_build"
     target = target or folder / "html"
@@ -81,7 +81,7 @@ def gather(folder: Path) -> Path:
         if (root / name).is_file():
             (folder / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(root / name, folder / name)
-    for name in ARTICLES:
+    for name in article.PAGES:
         if (folder / name).is_file():
             text = (folder / name).read_text(encoding="utf-8")
             entries = citations.read_entries(root / "article" / "paper.bib")

@@ -82,17 +82,17 @@ class Label(NamedTuple):
 
 @dataclass
 class _Page:
-    """What a Markdown text holds; lines are numbered from 0, in `labels` and `problems` from 1."""
+    """What a Markdown text holds; lines are numbered from 0, in `labels` and `faults` from 1."""
 
     lines: list[str]
     labels: dict[str, tuple[int, str]] = field(default_factory=dict)  # line and name
     code: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by label
     edits: dict[int, str | None] = field(default_factory=dict)  # lines of the book; None leaves one out
-    problems: list[tuple[int, str]] = field(default_factory=list)
+    faults: list[tuple[int, str]] = field(default_factory=list)
 
     def problem(self, line: int, message: str) -> None:
         """Note what is wrong in a line."""
-        self.problems.append((line + 1, message))
+        self.faults.append((line + 1, message))
 
     def label(self, label: str, line: int, name: str) -> None:
         """Note a label, its line and what the text calls it."""
@@ -135,19 +135,19 @@ def check(texts: Mapping[str, str]) -> dict[str, Label]:
         As `read`.
     """
     labels: dict[str, Label] = {}
-    problems = []
+    faults = []
     pages = {file: _parse(text) for file, text in texts.items()}
     for file, page in pages.items():
-        problems += [f"{file}:{line}: {problem}" for line, problem in page.problems]
+        faults += [f"{file}:{line}: {fault}" for line, fault in page.faults]
         for label, (line, name) in page.labels.items():
             if label in labels:
                 first = labels[label]
-                problems.append(f"{file}:{line}: label {label!r} is also in {first.file}:{first.line}")
+                faults.append(f"{file}:{line}: label {label!r} is also in {first.file}:{first.line}")
             labels.setdefault(label, Label(file, line, name, page.code.get(label, ())))
     for file, text in texts.items():
-        problems += [f"{file}:{line}: {problem}" for line, problem in _bad_references(file, text, labels)]
-    if problems:
-        raise FailureError("\n".join(problems))
+        faults += [f"{file}:{line}: {fault}" for line, fault in _bad_references(file, text, labels)]
+    if faults:
+        raise FailureError("\n".join(faults))
     return labels
 
 

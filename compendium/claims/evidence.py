@@ -30,6 +30,8 @@ from scipy.special import betaincinv
 
 VERDICTS = ("holds", "refuted", "caught")
 CLAIM = r"[CR]\d+[a-z]?"
+#: The probability with which the interval of `covered` may miss.
+FALSE_ALARM = 1e-3
 MIME = "application/vnd.mlogb.evidence+json"
 
 
@@ -192,13 +194,11 @@ def bounded(
     _say(Line(claim, "holds", statement, figure, **percentages))
 
 
-def covered(
-    claim: str, statement: str, *, failures: int, trials: int, allowed: float, false_alarm: float = 1e-3
-) -> None:
+def covered(claim: str, statement: str, *, failures: int, trials: int, allowed: float) -> None:
     """Print that a probability of failure is at most what is claimed, or raise.
 
     The trials decide by the one-sided Clopper-Pearson interval: its upper limit, which a probability
-    exceeds in a share `false_alarm` of all experiments at most, must not be above the claim.
+    exceeds in one of 1,000 experiments at most, must not be above the claim.
 
     Parameters
     ----------
@@ -208,15 +208,13 @@ def covered(
         How often it failed, of how many independent trials.
     allowed : float
         The claimed bound on the probability of failure.
-    false_alarm : float, optional
-        Probability with which the interval may miss.
 
     Raises
     ------
     AssertionError
         If the upper limit is above the claim.
     """
-    upper = clopper_pearson(failures, trials, false_alarm)[1]
+    upper = clopper_pearson(failures, trials, FALSE_ALARM)[1]
     if not upper <= allowed:
         raise AssertionError(
             f"{claim} fails: {statement}: {failures} of {trials} trials failed, the probability may be "
@@ -224,7 +222,7 @@ def covered(
         )
     figure = (
         f"{failures} of {trials} trials failed, so the probability is at most {upper:.2g} where "
-        f"{allowed:.2g} is allowed (false alarm {false_alarm:.0e})"
+        f"{allowed:.2g} is allowed (false alarm {FALSE_ALARM:.0e})"
     )
     _say(Line(claim, "holds", statement, figure))
 
@@ -321,7 +319,7 @@ def caught(claim: str, variant: str, *, error: float, tolerance: float) -> None:
     AssertionError
         If the check accepts the variant.
     """
-    if error <= tolerance:
+    if not error > tolerance:  # an error that is not a number rejects nothing
         raise AssertionError(
             f"{claim}, not caught: {variant}: error {error:.2g} is within the tolerance {tolerance:.2g}"
         )

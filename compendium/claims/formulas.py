@@ -73,7 +73,7 @@ def outside_formulas(text: str, change: Callable[[str], str]) -> str:
     return "".join(pieces)
 
 
-def problems(text: str) -> list[str]:
+def faults(text: str) -> list[str]:
     r"""What of a statement would not be shown as it is meant.
 
     A formula stands between dollars. In it a bar would end the cell of a table, and Markdown takes the

@@ -185,7 +185,7 @@ class Registry:
         return graph
 
     def rows(self, claims: Iterable[Claim]) -> list[dict[str, object]]:
-        """One mapping per claim, for the table and for JSON."""
+        """One mapping per claim, for JSON."""
         return [
             {
                 "id": claim.id,
@@ -236,7 +236,7 @@ def load_registry(root: Path | None = None) -> Registry:
     return Registry(file.claims, file.labels, [*_read_evidence(root / "notebooks"), *_read_results(root)])
 
 
-def problems(registry: Registry, root: Path | None = None) -> list[str]:
+def faults(registry: Registry, root: Path | None = None) -> list[str]:
     """Everything in which registry, evidence, notebooks, tests and errata disagree, one line each.
 
     Parameters
@@ -247,7 +247,7 @@ def problems(registry: Registry, root: Path | None = None) -> list[str]:
         The project; found from the working folder by default.
     """
     root = root or paths.project_root()
-    found = [problem for claim in registry.claims for problem in _problems_of(registry, claim, root)]
+    found = [fault for claim in registry.claims for fault in _faults_of(registry, claim, root)]
     identifiers = [claim.id for claim in registry.claims]
     found += [
         f"{name} is there twice" for name in sorted({n for n in identifiers if identifiers.count(n) > 1})
@@ -257,10 +257,10 @@ def problems(registry: Registry, root: Path | None = None) -> list[str]:
     graph = registry.graph()
     if not nx.is_directed_acyclic_graph(graph):
         found.append(f"depends_on goes in a circle: {' -> '.join(a for a, _ in nx.find_cycle(graph))}")
-    return found + _errata_problems(registry, root)
+    return found + _errata_faults(registry, root)
 
 
-def _problems_of(registry: Registry, claim: Claim, root: Path) -> Iterable[str]:
+def _faults_of(registry: Registry, claim: Claim, root: Path) -> Iterable[str]:
     status = registry.status(claim)
     if claim.id.startswith("C") and claim.label not in registry.labels:
         yield f"{claim.id}: the paper has no label {claim.label!r}"
@@ -276,7 +276,7 @@ def _problems_of(registry: Registry, claim: Claim, root: Path) -> Iterable[str]:
             "does not say what holds instead" if claim.instead is None else "says that something else holds"
         )
     for text in (claim.statement, claim.instead or "", *claim.assumptions):
-        yield from (f"{claim.id}: {problem}: {text[:60]}" for problem in formulas.problems(text))
+        yield from (f"{claim.id}: {fault}: {text[:60]}" for fault in formulas.faults(text))
     if registry.evidence(claim, "holds") and not registry.evidence(claim, "caught") and not experiment:
         yield f"{claim.id}: no wrong variant was caught, so nothing shows that the check can fail"
     yield from (
@@ -303,7 +303,7 @@ def _place_problems(registry: Registry, claim: Claim, root: Path) -> Iterable[st
         yield f"{claim.id}: {name} has no evidence for it"
 
 
-def _errata_problems(registry: Registry, root: Path) -> list[str]:
+def _errata_faults(registry: Registry, root: Path) -> list[str]:
     # A heading like "... (C5, C6, lem:a)" is of a counterexample, one like "... (lem:a; claim C5)" is not.
     listed = {
         name

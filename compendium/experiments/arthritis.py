@@ -61,9 +61,9 @@ def load_arthritis(table: pd.DataFrame | None = None) -> tuple[pd.DataFrame, str
     return visits.reset_index(drop=True), description
 
 
-def _drawn(n_patients: int = 302, seed: int = 0) -> pd.DataFrame:
+def _drawn() -> pd.DataFrame:
     """Patients with the columns of the trial, whose ratings a cumulative logit model draws."""
-    rng = np.random.default_rng(seed)
+    rng, n_patients = np.random.default_rng(0), 302
     people = pd.DataFrame(
         {
             "id": np.arange(1, n_patients + 1),

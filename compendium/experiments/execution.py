@@ -100,7 +100,7 @@ def parse_shard(text: str) -> tuple[int, int]:
     number, slash, count = text.partition("/")
     if slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count):
         return int(number), int(count)
-    raise ValueError(f"shard must be i/n with 1 <= i <= n, such as 1/8, got {text!r}")
+    raise ValueError(f"--shard must be I/N with 1 <= I <= N, such as 1/8, got {text!r}")
 
 
 def obtain(experiment: str, specs: Sequence[TrialSpec], folder: Path, orders: Orders) -> list[pd.DataFrame]:
@@ -252,7 +252,7 @@ def _computed_on_cluster(missing: Specs, address: str) -> Iterator[Arrival]:
     try:
         from dask.distributed import Client, as_completed
     except ImportError:
-        raise ImportError("--cluster needs Dask: pip install .[cluster]") from None
+        raise ImportError('--cluster needs Dask: pip install ".[cluster]"') from None
     warnings.simplefilter("ignore")  # they differ between clusters; `obtain` restores them
     for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
         logging.getLogger(name).setLevel(logging.CRITICAL)  # this module reports each failure once

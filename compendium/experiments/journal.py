@@ -133,12 +133,13 @@ def kept(
         try:
             yield note
         except paths.FailureError as error:
-            entry = _read(path) or new
-            if entry["trials"]:
-                message = " ".join(str(error).split())
-                paths.write_atomically(path, json.dumps(entry | {"error": message}))
-            else:
-                path.unlink(missing_ok=True)
+            with locks.one_at_a_time(paths.runs_folder()):
+                entry = _read(path) or new
+                if entry["trials"]:
+                    message = " ".join(str(error).split())
+                    paths.write_atomically(path, json.dumps(entry | {"error": message}))
+                else:
+                    path.unlink(missing_ok=True)
             raise
         path.unlink(missing_ok=True)
 

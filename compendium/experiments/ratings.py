@@ -24,7 +24,6 @@ from compendium.experiments.data import DataError, package_file
 
 MOVIELENS_LICENCE = "GroupLens: research use, no redistribution (Harper and Konstan, 2015)"
 INSTEVAL_LICENCE = "GPL-2 or later (data set InstEval of the R package lme4)"
-MOVIELENS_ROWS, INSTEVAL_ROWS = 100_000, 73_421
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from compendium.experiments.setting import Setting
+from compendium.theory.controlled_error import least_rank, smallest_size
 from compendium.theory.sketch import sketch_factor, tail_bound
 from mlogb_core.link import jacobian, outcome_probabilities
 from mlogb_core.policies import OptimisticPolicy
@@ -98,23 +99,11 @@ def track_curvature(
             "ridge": played.curvature.ridge,
             "rho": rho,
             "factor": sketch_factor(rho, setting.regularization),
-            "least rank": int((values > budget).sum()),
-            "fixed rank": _fixed_rank(values, budget),
+            "least rank": least_rank(values, budget),
+            "fixed rank": smallest_size(values, budget),
         }
 
     return _watched(setting, policy, n_rounds, (seed, experiment), checkpoints, describe)
-
-
-def _fixed_rank(values: np.ndarray, budget: float) -> int:
-    """The smallest sketch whose error the spectral tail bounds by the budget; the bound falls with m."""
-    low, high = 1, len(values)
-    while low < high:
-        middle = (low + high) // 2
-        if tail_bound(values, middle, sharp=True) <= budget:
-            high = middle
-        else:
-            low = middle + 1
-    return low
 
 
 def _watched(

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -23,6 +23,7 @@ from mlogb_core.environments import ActionSet, Instance
 from mlogb_core.policies import NewtonPolicy, Policy
 from mlogb_core.simulation import Streams, play_round, trial_streams
 
+Item = TypeVar("Item")
 _LEAD_IN, _BLOCK = 2, 10  # rounds of a block before its timed ones, and timed ones
 
 
@@ -76,7 +77,7 @@ def round_times(
             name: played.setting.policy(played.policy, environment, streams.policy)
             for name, played in contenders.items()
         }
-        draws = _Draws(environment.instance(streams.instance), streams)
+        draws = Draws(environment.instance(streams.instance), streams)
         times: dict[str, list[float]] = {name: [] for name in policies}
         busy: dict[str, list[float]] = {name: [] for name in policies}
         for _ in range(warmup):
@@ -85,8 +86,8 @@ def round_times(
                 _play(policy, *drawn)
         for block in range(n_rounds // _BLOCK):
             lead_in, rounds = draws.take(_LEAD_IN), draws.take(_BLOCK)
-            for name in _rotated(list(policies), block):
-                with _no_collection():
+            for name in rotated(list(policies), block):
+                with no_collection():
                     for drawn in lead_in:
                         _play(policies[name], *drawn)
                     for drawn in rounds:
@@ -94,12 +95,12 @@ def round_times(
                         times[name].append(_play(policies[name], *drawn))
                         busy[name].append(min(times[name][-1], time.thread_time() - start))
     return {
-        name: _quartiles(times[name]) | {"mean": _milliseconds(np.mean(busy[name]))} | _held(policy)
+        name: quartiles(times[name]) | {"mean": digits(float(np.mean(busy[name])) * 1e3)} | _held(policy)
         for name, policy in policies.items()
     }
 
 
-class _Draws:
+class Draws:
     """The rounds of a game, some at a time."""
 
     def __init__(self, instance: Instance, streams: Streams) -> None:
@@ -119,19 +120,33 @@ def _play(policy: Policy, candidates: ActionSet, uniform: float) -> float:
     return select_seconds + update_seconds
 
 
-def _rotated(names: list[str], block: int) -> list[str]:
-    start = block % len(names)
-    return names[start:] + names[:start]
+def rotated(items: Sequence[Item], block: int) -> list[Item]:
+    """The order of some policies in a block: the first of one block is the last of the next.
+
+    Examples
+    --------
+    >>> rotated("abc", 1)
+    ['b', 'c', 'a']
+    """
+    start = block % len(items)
+    return [*items[start:], *items[:start]]
 
 
-def _quartiles(seconds: list[float]) -> dict[str, float]:
-    values = np.quantile(seconds, (0.25, 0.5, 0.75))
-    return dict(zip(("q25", "median", "q75"), map(_milliseconds, values), strict=True))
+def quartiles(seconds: Sequence[float]) -> dict[str, float]:
+    """Lower quartile, median and upper quartile in milliseconds, to four digits.
+
+    Examples
+    --------
+    >>> quartiles([0.001, 0.002, 0.003, 0.004, 0.005])
+    {'q25': 2.0, 'median': 3.0, 'q75': 4.0}
+    """
+    values = 1e3 * np.quantile(seconds, (0.25, 0.5, 0.75))
+    return dict(zip(("q25", "median", "q75"), map(digits, values), strict=True))
 
 
-def _milliseconds(seconds: float | np.floating[Any]) -> float:
-    """Four digits."""
-    return float(f"{seconds * 1e3:.4g}")
+def digits(value: float) -> float:
+    """The value to four significant digits, which is the accuracy of the measurements."""
+    return float(f"{value:.4g}")
 
 
 def _held(policy: Policy) -> dict[str, Any]:
@@ -145,7 +160,7 @@ def _held(policy: Policy) -> dict[str, Any]:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
     """Switch the garbage collector off inside a block."""
     enabled = gc.isenabled()
     gc.disable()

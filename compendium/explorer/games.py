@@ -354,7 +354,7 @@ def explorer(choice: Choice | None = None, n_rounds: int = 300) -> Any:
     Raises
     ------
     ImportError
-        If ipywidgets is not installed; it is part of the extra `lab`.
+        If ipywidgets is not installed; it is part of the extra `compendium`.
     """
     import ipywidgets as widgets
 

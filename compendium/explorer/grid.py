@@ -253,6 +253,8 @@ def _rounded(value: float, digits: int = 4) -> float:
 
 if __name__ == "__main__":
     # With the word `times`, the times alone are measured again.
+    if sys.argv[1:] not in ([], ["times"]):
+        sys.exit(f"the only argument is `times`, got {' '.join(sys.argv[1:])}")
     result = read() | {"times": all_times()} if sys.argv[1:] == ["times"] else compute()
     paths.write_atomically(record_file(), script(result))
     print(record_file().relative_to(paths.project_root()))

@@ -1,7 +1,7 @@
 """The numbers of the page on choosing parameters, from the recorded runs.
 
-A rule of thumb is worth what it was compared with. Two things are computed here: how much more regret
-the rule has than the best of a recorded grid, and what the regret of a sketch was where it had lost so much.
+Two things are computed here: how much more regret the page's rule of thumb has than the best point of a
+recorded grid, and what the regret of a sketch was beside that of the full Hessian, by how much it had lost.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ PAGE = "book/figures.md"
 _HEAD = """\
 # Figures and their runs
 
-Made by `mlogb results` from the sidecars in `figures/` and the records of the runs; no figure here is
+Made by `mlogb results` from the sidecars in `figures/` and the records of the runs; no number here is
 typed in. A figure is drawn when a notebook is executed as a recorded run, and its sidecar (the file
 `figures/NAME.json`) names the run, the results and the checksums. `mlogb verify` recomputes trials of the
 runs and checks every checksum; `mlogb run EXPERIMENT --profile paper --again` makes a run again.

@@ -6,6 +6,7 @@ Before a run is recorded there is no page, and nothing is written.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -48,7 +49,7 @@ def page(runs: Mapping[str, Run]) -> str:
         "",
         "Made by `mlogb readme` from the recorded runs of "
         "[the tournament](../notebooks/experiments/tournament.md), which says how every policy was tuned; no "
-        "figure here is typed in.",
+        "number here is typed in.",
         "",
         f"The problems: {'; '.join(sizes)}. {given['n_rounds']:,} rounds, {given['n_trials']} streams, "
         f"each policy tuned over at most {given['n_points']} settings on {given['tuning_trials']} other "
@@ -233,7 +234,9 @@ def draw(found: Mapping[str, Mapping[str, Any]], path: Path) -> None:
         axis.set_ylabel("regret, of random play's")
     for axis in axes[-1]:
         axis.set_xlabel("mean time of a round (ms)")
-    figure.savefig(path, dpi=130, metadata={"Software": None, "Description": digest(found)})
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=130, metadata={"Software": None, "Description": digest(found)})
+    paths.write_atomically(path, content.getvalue())
     plt.close(figure)
 
 

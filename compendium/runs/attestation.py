@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from compendium.system import paths, provenance
+from compendium.system.paths import FailureError
 from compendium.system.provenance import ATTESTATIONS, sha256
+
+#: What an entry must have.
+_KEYS = {
+    "record_sha256", "date", "code_digest", "git_commit", "git_clean", "trials", "computed", "tolerances",
+    "computed_on",
+}  # fmt: skip
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
@@ -24,17 +31,31 @@ def read(folder: Path) -> list[dict[str, Any]]:
 
     Raises
     ------
-    ValueError
-        If the file cannot be read, or an entry belongs to another record.
+    FailureError
+        If the file cannot be read, holds anything else, or an entry belongs to another record.
     """
     path = folder / ATTESTATIONS
     if not path.is_file():
         return []
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FailureError(f"{ATTESTATIONS} cannot be used: {error}") from None
+    if not isinstance(entries, list) or any(not isinstance(one, dict) or _KEYS - set(one) for one in entries):
+        raise FailureError(f"{ATTESTATIONS} cannot be used: it has something else than attestations")
     record = sha256(folder / "record.json")
-    entries = json.loads(path.read_text(encoding="utf-8"))
-    if not all(isinstance(entry, dict) and entry.get("record_sha256") == record for entry in entries):
-        raise ValueError(f"{ATTESTATIONS} belongs to another record than the one beside it")
-    return list(entries)
+    if any(entry["record_sha256"] != record for entry in entries):
+        raise FailureError(f"{ATTESTATIONS} cannot be used: it belongs to another record")
+    return entries
+
+
+def faults(folder: Path) -> list[str]:
+    """Return why the attestations of a run cannot be used; empty if they can, or if there are none."""
+    try:
+        read(folder)
+    except FailureError as error:
+        return [str(error)]
+    return []
 
 
 def add(
@@ -103,7 +124,9 @@ def history(folder: Path, record: Mapping[str, Any]) -> Iterator[str]:
     yield f"computed by {_commit(computed_by)} on {record['started'][:10]}"
     if "computed_by" in record:
         yield f"drawn from its tables by {_commit(record['git_commit'])}"
-    if entries := read(folder):
+    if unusable := faults(folder):
+        yield from unusable
+    elif entries := read(folder):
         present = " (the present code)" if entries[-1]["code_digest"] == provenance.code_digest() else ""
         yield f"{describe(entries[-1])}{present}"
     text = paths.project_root() / record["notebook"]

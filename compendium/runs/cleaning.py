@@ -23,8 +23,9 @@ OLD = 600.0
 
 def unneeded() -> dict[Path, int]:
     """Return the files and folders that may be removed, with their sizes in bytes."""
-    # Batches are read before runs: one that is completed in between is then among both, and not among
-    # neither.
+    # Trials are listed before batches are read, so that none is found whose batch started in between. Batches
+    # are read before runs: one that is completed in between is then among both, and not among neither.
+    trials = list(paths.trials_folder().glob("*.parquet"))
     batches = journal.batches()
     finished = runs.find_runs()
     stuck = [batch for batch in batches if batch.ended and not _can_go_on(batch)]
@@ -35,7 +36,7 @@ def unneeded() -> dict[Path, int]:
         for study in run.record["study"].get("studies", [])
         for key in study.get("trials", [])
     }
-    found = [path for path in paths.trials_folder().glob("*.parquet") if path.stem not in needed]
+    found = [path for path in trials if path.stem not in needed]
     held = {lock: locks.is_held(lock) for lock in journal.folder().glob("*.lock")}
     # A process may have been suspended while it wrote a file, so these are removed only if no process works.
     if all(state is False for state in held.values()):

@@ -78,7 +78,7 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
                 self.nb_man.cell_complete(cell, cell_index=index)
         if skipped:
             number = "one cell needs" if skipped == 1 else f"{skipped} cells need"
-            self._receive({"text": f"{number} results that are not there yet; a study in them comes later"})
+            self._receive({"text": f"{number} a study that is not complete: skipped until you run again"})
 
     def process_message(self, message: Any, cell: Any, cell_index: int) -> Any:
         """Add an output to the notebook, and end the kernel if its outputs are too large to be stored."""

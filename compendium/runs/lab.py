@@ -20,7 +20,7 @@ from typing import Any
 import nbformat
 
 from compendium.runs.notebooks import fold, normalise
-from compendium.system.paths import notebooks_folder
+from compendium.system.paths import notebooks_folder, project_root
 
 
 def stored_form(model: dict[str, Any], path: str, contents_manager: Any, **_: Any) -> None:
@@ -73,10 +73,10 @@ def opened_form(model: dict[str, Any], contents_manager: Any) -> dict[str, Any]:
 
 
 def _is_paired(model: dict[str, Any], path: str, contents_manager: Any) -> bool:
-    """Whether a model is a notebook of the project with a text beside it."""
+    """Whether a model is a notebook of the project, or of another paper in it, with a text beside it."""
     file = Path(contents_manager.root_dir, path.strip("/")).resolve()
-    is_ours = model.get("type") == "notebook" and file.is_relative_to(notebooks_folder())
-    return is_ours and file.with_suffix(".md").is_file()
+    is_ours = any(file.is_relative_to(place) for place in (notebooks_folder(), project_root() / "papers"))
+    return model.get("type") == "notebook" and is_ours and file.with_suffix(".md").is_file()
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:

@@ -262,6 +262,12 @@ def _texts(targets: Iterable[Path] | None) -> list[Path]:
         header = _HEADER.match(text.read_text(encoding="utf-8"))
         if header and re.search(r"^(jupytext|kernelspec):", header.group(), re.MULTILINE):
             found.append(text)
+    for target in targets or ():
+        text = target.with_suffix(".md")
+        if not target.is_dir() and text.resolve() not in found:
+            raise UsageError(
+                f"{target} is no notebook: {text.name} is missing, or its header names no kernel"
+            )
     return found
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import shutil
 import signal
@@ -154,11 +153,17 @@ def execute(
         provenance.publish_figures(run.path / "figures", figures, run.name, run.record)
         return run
 
+    # A stored run is also shown where no lock can be written. While another batch puts it in place, a file of
+    # it is missing, or its figures are not moved yet; it is then looked for again under the lock.
+    with suppress(OSError):
+        found = None if again or redraw else stored(request)
+        if found and not (found.path / "figures").exists():
+            return replace(found, reused=True)
     with locks.one_at_a_time(paths.runs_folder()):
         sweep(final.parent)
         found = stored(request)
         if redraw and not found:
-            raise UsageError(f"{os.path.relpath(final)} is not there, so there are no tables to draw it from")
+            raise UsageError(f"{paths.relative(final)} is not there, so there are no tables to draw it from")
         if found and not (again or redraw):
             return publish(replace(found, reused=True))
         if found and redraw:  # its name may be another, if it has data that are absent here
@@ -358,7 +363,7 @@ def _attempt(
     if failures and output.is_file() and _lacks_data(executed, record):
         raise AbsentDataError("\n".join(failures))
     if failures:
-        raise FailureError("\n".join([*failures, f"as far as it got: {os.path.relpath(output)}"]))
+        raise FailureError("\n".join([*failures, f"as far as it got: {paths.relative(output)}"]))
     if orders.plan_only:
         raise progress.Stopped("the notebook has no study that could be planned; nothing was kept")
     paths.write_atomically(output, dumps(_without_places(normalise(executed))))

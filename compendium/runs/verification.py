@@ -91,7 +91,7 @@ def _contradictions(run: Run) -> Iterator[str]:
     for name, checksum in used_data(record["study"]).items():
         if asked.data.get(name) != checksum:
             yield f"study.json: it used other data of the name {name} than were asked for"
-    attestation.read(run.path)
+    yield from attestation.faults(run.path)
 
 
 @contextmanager

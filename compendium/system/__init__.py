@@ -2,5 +2,5 @@
 
 Imports: nothing of compendium.
 
-A path of the project and an environment variable of a kernel are named here and nowhere else.
+The main folders of the project, and the environment of a kernel, are decided here.
 """

@@ -24,7 +24,7 @@ from compendium.system import locks, paths
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 #: Threads change the last digits of BLAS results, and oversubscription costs a factor of ten.
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-#: Variables by which a batch instructs its kernel; no other kernel may inherit them.
+#: Variables that tell a notebook what to compute and where to put it; no kernel may inherit them.
 BATCH_VARIABLES = ("MLOGB_RUN_DIR", "MLOGB_ORDERS", "MLOGB_JOBS")
 #: Options of both nbclient and papermill: each stream is one output, and the kernel logs critical errors
 #: only.

@@ -38,15 +38,18 @@ def held(lock: Path) -> Iterator[None]:
         The file; its name must end in what `owner` returns and ``.lock``.
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as file:
+    file = lock.open("w")
+    try:
         # On a file system without locks it cannot be told that a process was killed, and nothing is removed.
         if fcntl is not None:
             with suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
+        yield
+    finally:
+        if fcntl is None:  # Windows removes no file that is open
+            file.close()
+        lock.unlink(missing_ok=True)
+        file.close()
 
 
 def is_held(lock: Path) -> bool | None:

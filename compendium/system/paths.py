@@ -114,6 +114,14 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def relative(path: Path, start: Path | None = None) -> str:
+    """Return a path from a folder, the working folder by default; on another drive of Windows as it is."""
+    try:
+        return os.path.relpath(path, start)
+    except ValueError:
+        return str(path)
+
+
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Let an error of the operating system in the block name this file, if it names none.
@@ -125,7 +133,7 @@ def naming(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno is None or error.filename is not None:
             raise
-        raise OSError(error.errno, os.strerror(error.errno), os.path.relpath(path)) from error
+        raise OSError(error.errno, os.strerror(error.errno), relative(path)) from error
 
 
 def _is_project(folder: Path) -> bool:

@@ -2,7 +2,8 @@
 
 Imports: nothing of compendium.
 
-Notebooks and tests call these functions; no policy does, so that a change here changes no run.
+Notebooks, tests and the observers `coverage` and `spectra` of `experiments` call these functions. No policy
+does, so that stored trials stay valid; what a run shows can change.
 """
 
 from compendium.theory.confidence import cancelling_regularization

@@ -9,12 +9,11 @@ sketching error, and not like the error itself. Derivation: notebook ``20_adapti
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from compendium.theory.self_normalised import Stream, potential_slope
+from compendium.theory.self_normalised import Stream, potential, smallest_sum
 from mlogb_core._validation import Array, as_finite, as_integer, as_non_negative, as_positive
 
 
@@ -326,66 +325,6 @@ def adaptive_radius_bound(
     lam, S = as_positive("regularization", regularization), as_positive("norm_bound", norm_bound)
     returned = _as_share(share) * rho
     return min((lam + 4.0 * returned) * S**2 + B, (lam + returned) * (S**2 + B / lam))
-
-
-def potential(
-    stream: Stream, ridge: float, returned: float, cost: float, least_size: int | None = None
-) -> float:
-    r"""Bound of :math:`\sum_s\ln(|Z_s + G_s|/|Z_s|)` for shrinks that cost a given amount per direction.
-
-    .. math:: m\ln\Bigl(1 + \frac{(\tau_KD^2t - (m_0+1)\rho_{1:t})_+}{m(\lambda + \text{returned})}\Bigr)
-              + \min(m + K, Kd)\cdot\text{cost}
-
-    Parameters
-    ----------
-    stream : Stream
-        The stream; its sketch size m is the largest of the run.
-    ridge : float
-        The ridge at the start, :math:`\lambda` or a smaller one.
-    returned : float
-        What was given back to the ridge in all.
-    cost : float
-        A bound of :math:`\sum_s\ln(1 + \rho_s/\lambda_s)`, from the same ridge.
-    least_size : int, optional
-        :math:`m_0`, the smallest sketch size of the run; m by default.
-
-    Returns
-    -------
-    float
-    """
-    n, K, rho = stream.n_parameters, stream.n_outcomes, stream.shrinkage
-    m = min(stream.sketch_size, n)
-    least = m if least_size is None else min(least_size, m)
-    kept = max(stream.largest_trace * stream.n_rounds - (least + 1) * rho, 0.0)
-    return m * math.log1p(kept / (m * (ridge + returned))) + min(m + K, n) * cost
-
-
-def smallest_sum(
-    stream: Stream, returned: float, cost: Callable[[float], float], least_size: int | None = None
-) -> float:
-    r"""The smallest of the three bounds of :math:`\sum_s\operatorname{tr}(G_sZ_s^{-1})` from a potential.
-
-    Parameters
-    ----------
-    stream, returned, least_size
-        As in `potential`.
-    cost : callable
-        The cost per direction as a function of the ridge at the start.
-
-    Returns
-    -------
-    float
-        The smallest of :math:`\varphi(g)` times `potential`, :math:`\tau_KD^2t/\lambda`, and `potential` at
-        the ridge :math:`\lambda - LD^2`, if that is positive.
-    """
-    lam, g = stream.regularization, stream.largest_hessian
-    forms = [
-        potential_slope(g / lam) * potential(stream, lam, returned, cost(lam), least_size),
-        stream.largest_trace * stream.n_rounds / lam,
-    ]
-    if lam > g:
-        forms.append(potential(stream, lam - g, returned, cost(lam - g), least_size))
-    return min(forms)
 
 
 def _as_share(share: float) -> float:

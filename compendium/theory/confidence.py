@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from compendium.theory.loss import self_concordance
 from mlogb_core._validation import (
     as_finite,
-    as_integer,
     as_matrix,
     as_non_negative,
     as_outcome,
@@ -163,9 +163,9 @@ def residual_bound(n_outcomes: int) -> float:
 
     Notes
     -----
-    Paper: 2, in the proof of `lem:omd-wt-wt-1-bound`.
+    Paper: 2, in the proof of `lem:omd-wt-wt-1-bound`. It is the constant :math:`M_K` of self-concordance.
     """
-    return 1.0 if as_integer("n_outcomes", n_outcomes, minimum=1) == 1 else math.sqrt(2.0)
+    return self_concordance(n_outcomes)
 
 
 def step_bound(n_outcomes: int, step_size: float, regularization: float, action_bound: float = 1.0) -> float:

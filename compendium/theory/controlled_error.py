@@ -13,8 +13,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from compendium.theory.adaptive_ridge import smallest_sum
-from compendium.theory.self_normalised import Stream
+from compendium.theory.self_normalised import Stream, smallest_sum
 from compendium.theory.sketch import sorted_eigenvalues, tail_bound
 from mlogb_core._validation import as_integer, as_non_negative, as_positive
 

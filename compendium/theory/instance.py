@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from compendium.theory.loss import self_concordance
 from compendium.theory.reward import ROOT_SLOPE_BOUND, curvature_constant, reward_spread, self_bounding
-from mlogb_core._validation import Array, as_finite, as_non_negative, as_positive, as_rewards
+from mlogb_core._validation import Array, as_finite, as_non_negative, as_rewards
 from mlogb_core.link import jacobian
 
 
@@ -259,7 +259,9 @@ def instance_regret_bound(
     Not in the paper. Its order is :math:`\sqrt{\beta\mathcal T\Sigma_*} + \kappa\beta\mathcal T`.
     """
     r = as_rewards(rewards)
-    spread = as_positive("reward_spread(rewards)", reward_spread(r))
+    spread = reward_spread(r)
+    if spread == 0.0:
+        raise ValueError("rewards must not all be 0")
     beta, trace = as_non_negative("beta", beta), as_non_negative("trace", trace)
     norm, new_norm = as_non_negative("norm", norm), as_non_negative("new_norm", new_norm)
     bend = curvature_constant(r.size) * spread

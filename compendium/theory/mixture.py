@@ -123,7 +123,7 @@ def shifted_mixture_loss_bound(
     regularization: float,
     n_outcomes: int,
     action_bound: float = 1.0,
-    link_smoothness: float | None = None,
+    smoothness: float | None = None,
 ) -> float:
     r"""Bound of the loss of the mixture centred at :math:`W_s` minus the loss at :math:`W_{s+1}`.
 
@@ -142,7 +142,7 @@ def shifted_mixture_loss_bound(
         K.
     action_bound : float, optional
         D.
-    link_smoothness : float, optional
+    smoothness : float, optional
         L with :math:`\nabla\sigma \preceq LI` for all logits; by default the smallest one, 1/4 for
         K = 1 and 1/2 for K >= 2. A smaller L, valid in a ball of parameters only, is not enough.
 
@@ -160,7 +160,7 @@ def shifted_mixture_loss_bound(
     Paper: `lem:cr-ell-regret-3` has :math:`\sqrt6` in place of :math:`\chi/2`, and
     :math:`c = 24Kd/\lambda`. The bound here holds for every c > 0, also for Kd = 1 or D > 1.
     """
-    L = checked_smoothness(n_outcomes, link_smoothness)
+    L = checked_smoothness(n_outcomes, smoothness)
     c, lam = as_positive("precision", precision), as_positive("regularization", regularization)
     slope = exponential_slope(2.0 * L * as_positive("action_bound", action_bound) ** 2 / (c * lam))
     curved = slope / (2.0 * c) * as_non_negative("trace", trace)

@@ -9,6 +9,7 @@ determinant of the sketch itself, the sharp ones, need neither. Derivation: note
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from compendium.theory.sketch import log_determinant_bound, sketch_factor
@@ -227,12 +228,7 @@ def sharp_sum_bound(stream: Stream) -> float:
     >>> round(sharp_sum_bound(stream), 4), round(sketched_sum_bound(stream), 4)
     (0.0085, 0.0678)
     """
-    lam, g = stream.regularization, stream.largest_hessian
-    trace = stream.largest_trace * stream.n_rounds
-    forms = [potential_slope(g / lam) * _potential(stream, trace, lam), trace / lam]
-    if lam > g:
-        forms.append(_potential(stream, trace, lam - g))
-    return min(forms)
+    return smallest_sum(stream, 0.0, lambda ridge: stream.shrinkage / ridge)
 
 
 def log_det_sum_bound(stream: Stream) -> float:
@@ -255,7 +251,8 @@ def log_det_sum_bound(stream: Stream) -> float:
     Each term is the growth of :math:`\ln|Z|` by a round, and the shrinks take away at most the second part.
     `sharp_sum_bound` bounds the traces by a multiple of this.
     """
-    return _potential(stream, stream.largest_trace * stream.n_rounds, stream.regularization)
+    lam = stream.regularization
+    return potential(stream, lam, 0.0, stream.shrinkage / lam)
 
 
 def uncertainty_sum_bound(stream: Stream, kappa: float, *, updated: bool = False) -> float:
@@ -329,16 +326,67 @@ def sharp_uncertainty_sum_bound(stream: Stream, kappa: float, *, updated: bool =
     most = stream.n_outcomes * stream.action_bound**2 * stream.n_rounds / lam
     if not updated:
         return min(kappa * sharp_sum_bound(stream), most)
-    potential = _potential(stream, stream.largest_trace * stream.n_rounds, lam)
-    return min(kappa * (1.0 + stream.largest_hessian / lam) * potential, most)
+    return min(kappa * (1.0 + stream.largest_hessian / lam) * log_det_sum_bound(stream), most)
 
 
-def _potential(stream: Stream, trace: float, ridge: float) -> float:
-    """Bound of ln(|Z|/|ridge I|) plus the amounts by which the shrinks decreased it, for the given ridge."""
+def potential(
+    stream: Stream, ridge: float, returned: float, cost: float, least_size: int | None = None
+) -> float:
+    r"""Bound of :math:`\sum_s\ln(|Z_s + G_s|/|Z_s|)` for shrinks that cost a given amount per direction.
+
+    .. math:: m\ln\Bigl(1 + \frac{(\tau_KD^2t - (m_0+1)\rho_{1:t})_+}{m(\lambda + \text{returned})}\Bigr)
+              + \min(m + K, Kd)\cdot\text{cost}
+
+    Parameters
+    ----------
+    stream : Stream
+        The stream; its sketch size m is the largest of the run.
+    ridge : float
+        The ridge at the start, :math:`\lambda` or a smaller one.
+    returned : float
+        What was given back to the ridge in all.
+    cost : float
+        A bound of :math:`\sum_s\ln(1 + \rho_s/\lambda_s)`, from the same ridge.
+    least_size : int, optional
+        :math:`m_0`, the smallest sketch size of the run; m by default.
+
+    Returns
+    -------
+    float
+    """
     n, K, rho = stream.n_parameters, stream.n_outcomes, stream.shrinkage
     m = min(stream.sketch_size, n)
-    kept = max(trace - (m + 1) * rho, 0.0)
-    return m * math.log1p(kept / (m * ridge)) + min(m + K, n) * rho / ridge
+    least = m if least_size is None else min(least_size, m)
+    kept = max(stream.largest_trace * stream.n_rounds - (least + 1) * rho, 0.0)
+    return m * math.log1p(kept / (m * (ridge + returned))) + min(m + K, n) * cost
+
+
+def smallest_sum(
+    stream: Stream, returned: float, cost: Callable[[float], float], least_size: int | None = None
+) -> float:
+    r"""The smallest of the three bounds of :math:`\sum_s\operatorname{tr}(G_sZ_s^{-1})` from a potential.
+
+    Parameters
+    ----------
+    stream, returned, least_size
+        As in `potential`.
+    cost : callable
+        The cost per direction as a function of the ridge at the start.
+
+    Returns
+    -------
+    float
+        The smallest of :math:`\varphi(g)` times `potential`, :math:`\tau_KD^2t/\lambda`, and `potential` at
+        the ridge :math:`\lambda - LD^2`, if that is positive.
+    """
+    lam, g = stream.regularization, stream.largest_hessian
+    forms = [
+        potential_slope(g / lam) * potential(stream, lam, returned, cost(lam), least_size),
+        stream.largest_trace * stream.n_rounds / lam,
+    ]
+    if lam > g:
+        forms.append(potential(stream, lam - g, returned, cost(lam - g), least_size))
+    return min(forms)
 
 
 def _check_ridge(stream: Stream) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from compendium.system.paths import FailureError, UsageError
 
-pytest.importorskip("sphinx", reason="the book needs Sphinx: pip install .[compendium]")
+pytest.importorskip("sphinx", reason='the book needs Sphinx: pip install ".[compendium]"')
 
 from compendium.book.extension import LITERAL, line_of, name_lines
 
@@ -73,7 +73,7 @@ def test_a_failure_is_said_in_one_line(failure, monkeypatch):
 
 def test_two_builds_at_once_wait_for_each_other(tmp_path, monkeypatch):
     """Each empties the folder in which the sources are gathered."""
-    pytest.importorskip("sphinx", reason="the book needs Sphinx: pip install .[compendium]")
+    pytest.importorskip("sphinx", reason='the book needs Sphinx: pip install ".[compendium]"')
     from compendium.book import build as book
 
     inside, seen = [], []

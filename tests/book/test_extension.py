@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-pytest.importorskip("sphinx", reason="the book needs Sphinx: pip install .[compendium]")
+pytest.importorskip("sphinx", reason='the book needs Sphinx: pip install ".[compendium]"')
 
 from docutils import nodes
 from docutils.core import publish_doctree

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("sphinx", reason="the book needs Sphinx: pip install .[compendium]")
-pytest.importorskip("playwright", reason="driving a browser needs Playwright: pip install .[browser]")
+pytest.importorskip("sphinx", reason='the book needs Sphinx: pip install ".[compendium]"')
+pytest.importorskip("playwright", reason='driving a browser needs Playwright: pip install ".[browser]"')
 
 import reading
 

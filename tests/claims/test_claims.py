@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from compendium import cli
 from compendium.claims import page as claims_page
 from compendium.claims.evidence import MIME, Line
-from compendium.claims.registry import RESULTS, headings, load_registry, problems, slug
+from compendium.claims.registry import RESULTS, faults, headings, load_registry, slug
 from compendium.system.paths import FailureError, UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,7 +76,7 @@ def test_status_follows_from_the_evidence(tmp_path):
     assert [registry.verdict(claim) for claim in registry.claims] == [
         "verified", "verified with a margin of 57 %", "corrected", "refuted", "not checked",
     ]  # fmt: skip
-    assert problems(registry, tmp_path) == []
+    assert faults(registry, tmp_path) == []
     assert [claim.id for claim in registry.select(status="verified")] == ["C1", "C2"]
     assert [claim.id for claim in registry.select(label="lem:b", status="refuted")] == ["C4"]
     assert len(registry.select(notebook="01")) == 4
@@ -125,7 +125,7 @@ def test_a_margin_that_rounds_to_nothing_is_not_said_to_be_none(tmp_path):
 )  # fmt: skip
 def test_every_disagreement_is_named(tmp_path, entries, evidence, errata, problem):
     root = make(tmp_path, entries, evidence, [f"C{digit}" for digit in errata])
-    found = problems(load_registry(root), root)
+    found = faults(load_registry(root), root)
     assert len([line for line in found if line.startswith(problem)]) == 1, found
 
 
@@ -133,9 +133,9 @@ def test_results_of_the_project_have_no_label(tmp_path):
     ours = {"id": "R1", "statement": "fast", "kind": "rate", "notebook": "01_a#the-check"}
     evidence = more(Line("R1", "holds", "a", "b"), Line("R1", "caught", "c", "d"))
     root = make(tmp_path, [*ENTRIES, ours], evidence)
-    assert problems(load_registry(root), root) == []
+    assert faults(load_registry(root), root) == []
     root = make(tmp_path, [*ENTRIES, ours | {"label": "lem:a"}], evidence)
-    assert problems(load_registry(root), root) == ["R1: a result of this project has no label of the paper"]
+    assert faults(load_registry(root), root) == ["R1: a result of this project has no label of the paper"]
 
 
 def test_evidence_of_the_recorded_runs_is_read_from_its_file(tmp_path):
@@ -254,7 +254,7 @@ def test_command(capsys):
 
 def test_the_registry_of_this_project_is_in_order():
     registry = load_registry(ROOT)
-    assert problems(registry, ROOT) == []
+    assert faults(registry, ROOT) == []
     claims_page.check(registry, ROOT)
     numbers = {int(claim.id[1:].rstrip(ascii_lowercase)) for claim in registry.claims if claim.id[0] == "C"}
     assert numbers == set(range(1, 35))

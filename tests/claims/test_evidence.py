@@ -102,8 +102,9 @@ def test_caught_fails_when_the_variant_passes(capsys):
     assert said(capsys) == "C14 caught: no ridge: 0.31 exceeds 1e-13"
     caught("C14", "no ridge", error=np.inf, tolerance=1e-13)
     assert said(capsys) == "C14 caught: no ridge: a value above 100 exceeds 1e-13"
-    with pytest.raises(AssertionError, match="not caught"):
-        caught("C14", "no ridge", error=1e-14, tolerance=1e-13)
+    for error in (1e-14, np.nan):
+        with pytest.raises(AssertionError, match="not caught"):
+            caught("C14", "no ridge", error=error, tolerance=1e-13)
 
 
 def test_a_notebook_holds_the_line_as_data(capsys, monkeypatch):

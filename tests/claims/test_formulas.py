@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from compendium.claims.formulas import breakable, outside_formulas, plain, problems
+from compendium.claims.formulas import breakable, faults, outside_formulas, plain
 from compendium.claims.registry import load_registry
 
 
@@ -39,12 +39,12 @@ def test_a_formula_can_be_read_as_text(text, shown):
     ],
 )
 def test_what_would_not_be_typeset_is_named(text, problem):
-    assert any(found.startswith(problem) for found in problems(text)), problems(text)
+    assert any(found.startswith(problem) for found in faults(text)), faults(text)
 
 
 def test_a_statement_that_is_typeset_has_no_problems():
-    assert problems("$x$ of eq:cr-beta and `mlogb_core.link`") == []
-    assert problems(r"with $K \ge 2$ (Lemma 1), $\lvert a\rvert \le \mathrm{tr}(A)$; in the ball") == []
+    assert faults("$x$ of eq:cr-beta and `mlogb_core.link`") == []
+    assert faults(r"with $K \ge 2$ (Lemma 1), $\lvert a\rvert \le \mathrm{tr}(A)$; in the ball") == []
 
 
 def test_a_change_leaves_formulas_alone():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compendium import cli
-from compendium.claims.registry import CORRECTED, VERIFIED, load_registry, problems
+from compendium.claims.registry import CORRECTED, VERIFIED, faults, load_registry
 from compendium.runs import notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,7 +17,7 @@ PAPERS = sorted(path.parent for path in (ROOT / "papers").glob("*/claims.yml"))
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda path: path.name)
 def test_registry_evidence_and_errata_agree(paper):
-    assert problems(load_registry(paper), paper) == []
+    assert faults(load_registry(paper), paper) == []
     assert notebooks.check([paper]) == []
 
 
@@ -43,7 +43,7 @@ def test_what_does_not_agree_is_named(tmp_path, name, old, new, problem):
     text = (copy / name).read_text(encoding="utf-8")
     assert old in text
     (copy / name).write_text(text.replace(old, new), encoding="utf-8")
-    assert problem in problems(load_registry(copy), copy)
+    assert problem in faults(load_registry(copy), copy)
 
 
 def test_the_command_line_shows_it(capsys):

@@ -93,7 +93,7 @@ def test_orders_go_through_the_environment(monkeypatch):
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/0", "-1/2", "1/2/3", "a/b", "1.0/2", "1/ 2"])
 def test_a_malformed_shard_is_refused(text):
-    with pytest.raises(ValueError, match="shard must be i/n"):
+    with pytest.raises(ValueError, match="--shard must be I/N"):
         parse_shard(text)
 
 
@@ -645,7 +645,7 @@ def test_a_plan_covers_every_study(project, capfd):
     said = capfd.readouterr().err
     assert "tiny: 8 trials, 0 stored\n" in said
     assert "other: 3 trials, 0 stored\n" in said
-    assert "3 cells need results that are not there yet; a study in them comes later\n" in said
+    assert "3 cells need a study that is not complete: skipped until you run again\n" in said
 
 
 def test_a_shard_takes_its_part_of_every_study(project):

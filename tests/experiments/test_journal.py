@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -194,3 +195,20 @@ def test_status_says_with_what_a_batch_failed(root, capsys):
     assert capsys.readouterr().out.endswith("tries again from there: cell 3: no regret\n")
     with journal.kept("tiny", "smoke", "smoke-1"):
         assert journal.batches()[0].error is None
+
+
+def test_an_error_is_noted_while_no_other_batch_of_the_run_writes(root, monkeypatch):
+    """Otherwise the trials would be lost that another batch notes in between."""
+
+    def locked(function):
+        def checked(*arguments):
+            with (root / "papermill_runs" / ".lock").open() as file, pytest.raises(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return function(*arguments)
+
+        return checked
+
+    monkeypatch.setattr(paths, "write_atomically", locked(paths.write_atomically))
+    monkeypatch.setattr(journal, "_read", locked(journal._read))
+    stop(keys=["a"], error=lambda: paths.FailureError("no regret"), caught=paths.FailureError)
+    assert json.loads(journal.path_of("tiny", "smoke-1").read_text())["error"] == "no regret"

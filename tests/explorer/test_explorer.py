@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -18,6 +20,7 @@ from compendium.explorer import grid as explorer_grid
 from compendium.explorer.games import Choice, draw, dual_of, play, shadow, summary
 from compendium.explorer.grid import GRID, KEYS, N_ROUNDS, Point, points, read, record_file, script
 from compendium.runs.notebooks import normalise
+from compendium.system import paths
 from compendium.system.paths import FailureError
 from mlogb_core.curvature import DenseCurvature, FrequentDirections
 from mlogb_core.link import jacobian, jacobian_factor, loss_residual, outcome_probabilities
@@ -412,3 +415,10 @@ def test_page_formulas_point_and_ellipsoid():
     widths = on_page("math.halfAxis(x[0], x[1])", [[0.3, 2.5], [0.3, 1.5], [0.3, 0.5]])
     bonus = np.sqrt(0.3 * Z.inverse_blocks(np.eye(3))[:, 0, 0])
     np.testing.assert_allclose(widths, bonus, rtol=1e-10)
+
+
+def test_a_misspelt_argument_computes_nothing(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["grid", "time"])
+    monkeypatch.setattr(paths, "write_atomically", lambda *_: pytest.fail("the record is written"))
+    with pytest.raises(SystemExit, match="the only argument is `times`, got time"):
+        runpy.run_path(explorer_grid.__file__, run_name="__main__")

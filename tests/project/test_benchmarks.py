@@ -74,7 +74,7 @@ LIMITS = Limits(block=3, lead_in=0, min_rounds=6, max_rounds=6, seconds=0.0, ext
 
 def test_quartiles_are_those_of_the_data():
     seconds = [0.009, 0.001, 0.004, 0.002, 0.1]
-    assert timing.quartiles(seconds) == pytest.approx((2.0, 4.0, 9.0))
+    assert timing.quartiles(seconds) == {"q25": 2.0, "median": 4.0, "q75": 9.0}
 
 
 def test_a_round_is_select_and_update_without_what_lies_between():
@@ -390,8 +390,8 @@ def test_memory_is_close_to_the_counts_and_far_from_the_full_matrix():
 
 def test_contexts_decay_and_have_norm_one():
     rng = np.random.default_rng(0)
-    instance = regret.DecayingContexts(50, parameter_norm=3.0, decay=1.0).instance(rng)
-    assert np.linalg.norm(instance.parameter) == pytest.approx(3.0)
+    instance = regret.problems(replace(plan.quick().regret, n_features=50))[0][0].environment.instance(rng)
+    assert np.linalg.norm(instance.parameter) == pytest.approx(20.0)
     features = np.vstack([instance.actions(rng).features for _ in range(200)])
     np.testing.assert_allclose(np.linalg.norm(features, axis=1), 1.0)
     deviations = features.std(axis=0)
@@ -471,6 +471,59 @@ def test_another_process_that_fails_is_told(tmp_path, monkeypatch, code, told):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FailureError, match=f"256 bits: .*{told}"):
         vectors.measure(1, report.RECORD)
+
+
+def test_longer_vectors_that_do_not_yield_are_told(tmp_path, monkeypatch):
+    """An OpenBLAS that was built for one processor has the same kernels whatever it is told."""
+    pools = [{"internal_api": "openblas", "architecture": "SkylakeX"}]
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__init__.py").write_text("")
+    (tmp_path / "benchmarks" / "__main__.py").write_text(
+        "import pathlib, sys\nfolder = pathlib.Path(sys.argv[sys.argv.index('--results') + 1])\n"
+        f"(folder / 'bench.json').write_text({json.dumps({'thread_pools': pools})!r})\n"
+    )
+    with monkeypatch.context() as patch:
+        patch.chdir(tmp_path)
+        with pytest.raises(FailureError, match="256 bits: OpenBLAS keeps to SkylakeX"):
+            vectors.measure(1, report.RECORD)
+    monkeypatch.setattr(vectors, "threadpool_info", lambda: pools)
+    assert vectors.has_longer()
+    for name, value in vectors.AVX2.items():
+        monkeypatch.setenv(name, value)
+    assert not vectors.has_longer()  # or the other process would start another one
+
+
+def test_what_was_measured_is_kept_if_the_other_process_fails(monkeypatch, capsys):
+    def play(cell, *_, **__):
+        return steady(cell.variants, [1.0] * len(cell.variants))
+
+    def failing(*_):
+        raise FailureError("the small sizes with vectors of 256 bits: no room")
+
+    monkeypatch.setattr(timing, "play", play)
+    monkeypatch.setattr(roofline, "rates", lambda *_: {})
+    monkeypatch.setattr(roofline, "rows", lambda *_: [])
+    monkeypatch.setattr(vectors, "has_longer", lambda: True)
+    monkeypatch.setattr(vectors, "measure", failing)
+    record = cli.measure(plan.quick(), [cli.Part.TABLE, cli.Part.ROOFLINE], quick=True)
+    assert len(record["timings"]) > 0
+    assert "narrow" not in record
+    assert record["left_out"][-1] == "the small sizes with vectors of 256 bits: no room"
+    assert "left out: the small sizes with vectors of 256 bits: no room" in capsys.readouterr().err
+
+
+def test_wrong_requests_measure_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(cli, "measure", lambda *_: pytest.fail("something is measured"))
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / report.SPARSE_RECORD).write_text("{")
+    for more, message in (
+        (["--part", "roofline"], "--part roofline divides the times of the table: give --part table, too"),
+        (["--part", "table"], "sparse.json cannot be read; measure again"),
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main(arguments(tmp_path, *more))
+        assert stopped.value.code == 2
+        assert message in capsys.readouterr().err
 
 
 def test_the_record_has_every_variant_with_medians_and_quartiles(quick_run):
@@ -734,7 +787,7 @@ def test_the_border_of_the_map_runs_along_edges_between_faster_and_slower_cells(
     plt.close("all")
 
 
-@pytest.mark.parametrize("module", [markdown, plan, regret, roofline, timing])
+@pytest.mark.parametrize("module", [markdown, plan, regret, roofline])
 def test_examples_of_the_docstrings(module):
     found = doctest.testmod(module)
     assert found.attempted > 0

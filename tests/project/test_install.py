@@ -31,7 +31,7 @@ def show(package: str, folder: Path) -> None:
 def python(tmp_path_factory) -> Path:
     """The interpreter of an environment that has NumPy, SciPy and the wheel of this project alone."""
     pytest.importorskip(
-        "setuptools", minversion="77", reason="building needs setuptools: pip install .[test]"
+        "setuptools", minversion="77", reason='building needs setuptools: pip install ".[test]"'
     )
     folder = tmp_path_factory.mktemp("wheel")
     for name in ("mlogb_core", "compendium"):  # building leaves files beside the sources
@@ -73,7 +73,7 @@ options = dict(regularization=1.0, step_size=1.0, norm_bound=1.0, radius=RidgeRa
 eofd(3, [1.0], sketch_size=2, compiled=True, **options)
 """
 NO_NUMBA = "ImportError: compiled=True needs numba: pip install .[fast]"
-NO_TYPER = "mlogb needs typer, which the extra `compendium` brings: pip install .[compendium]"
+NO_TYPER = 'mlogb needs typer, which the extra `compendium` brings: pip install ".[compendium]"'
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import types
 
@@ -197,6 +198,23 @@ def test_the_page_its_picture_and_its_place_are_written_and_checked(recorded, tm
     (tmp_path / which_one.PICTURE).write_bytes(b"another")
     with pytest.raises(FailureError, match=r"book/which_one\.png is not drawn from"):
         which_one.write(check=True, root=tmp_path)
+
+
+def test_a_picture_whose_drawing_is_stopped_is_not_there(tmp_path, monkeypatch):
+    """The check reads the picture's text, which stands at its beginning."""
+
+    def stopped(figure, target, **_):
+        if isinstance(target, io.BytesIO):
+            target.write(b"the first half")
+        else:
+            target.write_bytes(b"the first half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        which_one.draw({"title": {"standings": ROWS, "size": 400}}, tmp_path / "picture.png")
+    assert list(tmp_path.iterdir()) == []
+    plt.close("all")
 
 
 def test_the_readme_has_a_place_for_it():

@@ -89,6 +89,19 @@ def test_trials_that_nothing_needs_are_removed():
     assert all(path.exists() for path in needed)
 
 
+def test_a_trial_of_a_batch_that_starts_meanwhile_stays(monkeypatch):
+    read = journal.batches
+
+    def batches():
+        found = read()
+        put_journal("of-a-new-batch")
+        put_trial("of-a-new-batch")
+        return found
+
+    monkeypatch.setattr(journal, "batches", batches)
+    assert cleaning.unneeded() == {}
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -57,8 +57,11 @@ def mlogb(capfd):
             "parameter n_rounds must be int (its default is 10), got 'many' (str)\n",
         ),
         ("tiny --profile smoke -p n_rounds", "-p n_rounds: expected name=value\n"),
-        ("tiny --profile smoke -p n_rounds=1 -p n_rounds=2", "-p gives a parameter twice\n"),
-        ("tiny --profile smoke --shard 3/2", "shard must be i/n with 1 <= i <= n, such as 1/8, got '3/2'\n"),
+        ("tiny --profile smoke -p n_rounds=1 -p n_rounds=2", "-p gives n_rounds twice\n"),
+        (
+            "tiny --profile smoke --shard 3/2",
+            "--shard must be I/N with 1 <= I <= N, such as 1/8, got '3/2'\n",
+        ),
         (
             "tiny --profile smoke --shard 1/2 --cluster tcp://localhost:1",
             "--shard and --cluster are two ways to share the work; choose one\n",
@@ -337,7 +340,7 @@ def test_clean(mlogb, root, monkeypatch):
 def test_verify(mlogb, root, monkeypatch, tmp_path_factory):
     make_project(root)
     record = {key: kind() for key, kind in runs.RECORD_ENTRIES.items()}
-    attested = []
+    attested, computed = [], []
     monkeypatch.setattr(
         verification, "attest", lambda run, report: attested.append(run.name) or "by this code"
     )
@@ -350,6 +353,7 @@ def test_verify(mlogb, root, monkeypatch, tmp_path_factory):
 
     def verify(run, sample, report):
         report.say(f"sample {sample}")
+        report.computed, report.trials = computed, len(computed)
         report.gaps += ["needs a package"] * (sample is None)
         report.notes += ["its text has changed"] * (sample is None)
         return ["x"] * sample if "2" in run.name else []
@@ -371,7 +375,10 @@ def test_verify(mlogb, root, monkeypatch, tmp_path_factory):
         "  sample None", "  its text has changed", "  not checked: needs a package",
         "papermill_runs/tiny/smoke-00000001: verified, but for what was not checked",
     ])  # fmt: skip
-    assert attested == []
+    code, out, _ = mlogb("verify", "--attest")
+    assert (code, attested) == (1, [])
+    assert out.splitlines()[1] == "  not attested: no trial was computed again"
+    computed.append("a trial")
     code, out, _ = mlogb("verify", "--attest")
     assert (code, attested) == (1, ["papermill_runs/tiny/smoke-00000001"])
     assert "  attested: by this code" in out.splitlines()
@@ -411,11 +418,15 @@ def test_notebooks(mlogb, root):
 
 
 def test_data_and_readme_call_their_modules(mlogb, monkeypatch):
-    found = SimpleNamespace(describe=lambda: "5,000 of 70,000 rows")
+    found = SimpleNamespace(describe=lambda: "5,000 of 70,000 rows", is_full=False)
     monkeypatch.setitem(
         sys.modules, "compendium.experiments.data", SimpleNamespace(load_mnist=lambda download: found)
     )
     assert mlogb("data") == (0, "5,000 of 70,000 rows\n", "")
+    nothing = "these are not all 70,000: nothing was downloaded\n"
+    assert mlogb("data", "--download") == (1, "5,000 of 70,000 rows\n", nothing)
+    found.is_full = True
+    assert mlogb("data", "--download")[0] == 0
 
     def damaged(download: bool) -> None:
         raise ValueError("digits.csv is damaged")

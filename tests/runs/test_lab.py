@@ -25,7 +25,7 @@ import nbformat
 import pytest
 from jupyter_client.manager import start_new_kernel
 
-pytest.importorskip("jupyterlab", reason="JupyterLab is missing: pip install .[lab]")
+pytest.importorskip("jupyterlab", reason='JupyterLab is missing: pip install ".[compendium]"')
 
 from compendium.runs import lab, notebooks
 
@@ -49,7 +49,8 @@ def tree(tmp_path, monkeypatch):
     for name in ("experiments.yml", "jupytext.toml", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
     ignored = shutil.ignore_patterns(".ipynb_checkpoints")
-    shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks", ignore=ignored)
+    for name in ("notebooks", "papers"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
     monkeypatch.setenv("MLOGB_ROOT", str(tmp_path))
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))  # which has the trusted notebooks
     return tmp_path
@@ -174,8 +175,17 @@ def test_an_edit_reaches_both_files_and_keeps_the_metadata(tree, manager):
     assert notebooks.check([tree / name]) == []
 
 
+def test_the_notebooks_of_another_paper_are_saved_in_their_form(tree, manager):
+    before = {path: path.read_bytes() for path in tree.glob("papers/*/notebooks/*.*")}
+    assert len(before) >= 2
+    for path in before:
+        asyncio.run(opened_and_saved(manager, path.relative_to(tree).as_posix()))
+    assert {path: path.read_bytes() for path in before} == before
+
+
 def test_other_notebooks_are_not_changed(tree, manager):
     alone = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1", id="mine")])
+    (tree / "elsewhere.md").write_text("# A text of its own\n")
     for place in ("elsewhere.ipynb", "notebooks/without_text.ipynb"):
         nbformat.write(alone, tree / place)
         model = asyncio.run(manager.get(place, content=True))

@@ -102,6 +102,16 @@ def test_an_unknown_target_is_refused(pair, tmp_path):
         check([tmp_path / "nothing.md"])
 
 
+@pytest.mark.parametrize("command", [build, check])
+def test_a_named_file_that_is_no_notebook_is_refused(pair, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notebooks" / "README.md").write_text("# Not a notebook\n")
+    (tmp_path / "notebooks" / "alone.ipynb").touch()
+    for name in ("README.md", "alone.ipynb"):
+        with pytest.raises(UsageError, match=rf"^notebooks/{name} is no notebook: "):
+            command([Path("notebooks", name)])
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

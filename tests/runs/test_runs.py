@@ -473,6 +473,71 @@ def test_damaged_data_stop_a_run_before_it_starts(root, monkeypatch):
     assert not (root / "papermill_runs").exists()
 
 
+def test_a_stored_run_is_shown_where_nothing_can_be_written(in_finished, monkeypatch):
+    """The lock is taken only for what moves or makes a file, such as figures that are not moved yet."""
+
+    def refuse(_):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(locks, "one_at_a_time", refuse)
+    again = execute("tiny", "smoke")
+    assert (again.path, again.reused) == (in_finished.path, True)
+    figures = in_finished.path / "figures"
+    figures.mkdir()
+    for options in ({}, {"again": True}, {"redraw": True}):
+        with pytest.raises(OSError, match="Read-only"):
+            execute("tiny", "smoke", **options)
+    figures.rmdir()
+
+
+def test_a_file_that_is_removed_while_it_is_read_does_not_end_the_search_for_a_stored_run(
+    in_finished, monkeypatch
+):
+    """As when another batch replaces the run; under the lock it is complete."""
+    find, asked = runs.stored, []
+
+    def stored(request):
+        asked.append(request)
+        if len(asked) == 1:
+            raise FileNotFoundError(2, "No such file", "results.parquet")
+        return find(request)
+
+    monkeypatch.setattr(runs, "stored", stored)
+    assert execute("tiny", "smoke").reused
+
+
+def test_a_lock_goes_while_it_is_held_and_without_locks_after_its_file_is_closed(tmp_path, monkeypatch):
+    """Windows has no `fcntl` and removes no file that is open."""
+    opened, closed = [], []
+    open_, unlink = Path.open, Path.unlink
+    lock = tmp_path / f"{locks.owner()}.lock"
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", lambda *arguments: opened.append(open_(*arguments)) or opened[-1])
+        patch.setattr(Path, "unlink", lambda path, **_: closed.append(opened[-1].closed) or unlink(path))
+        for module in (fcntl, None):
+            patch.setattr(locks, "fcntl", module)
+            with locks.held(lock):
+                assert lock.exists()
+            assert not lock.exists()
+    assert closed == [False, True]
+    assert all(file.closed for file in opened)
+
+
+def test_a_path_on_another_drive_is_shown_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert paths.relative(tmp_path / "a" / "b") == os.path.join("a", "b")  # noqa: PTH118
+    assert paths.relative(tmp_path, tmp_path / "a") == ".."
+
+    def other_drive(*_):
+        raise ValueError("path is on mount 'C:', start on mount 'D:'")
+
+    monkeypatch.setattr(os.path, "relpath", other_drive)
+    assert paths.relative(tmp_path / "a") == str(tmp_path / "a")
+    with pytest.raises(OSError, match="No space left") as full, paths.naming(tmp_path / "a"):
+        raise OSError(28, "No space left on device")
+    assert full.value.filename == str(tmp_path / "a")
+
+
 def test_one_process_at_a_time_puts_a_run_in_place(tmp_path):
     """Threads get the lock one after the other, so what they do with it does not overlap."""
     events = []

@@ -440,10 +440,25 @@ def test_an_attestation_of_another_record_is_found(run, without_kernel):
     assert verify(run) == []
     record = run.record | {"duration_seconds": 1.0}
     write_record(run, record)
-    [line] = verify(runs.load_run(run.path))
-    assert line.endswith("attestations.json belongs to another record than the one beside it")
-    (run.path / "attestations.json").write_text("{")
-    assert verify(runs.load_run(run.path))[0].startswith("cannot be checked: JSONDecodeError")
+    assert verify(runs.load_run(run.path)) == [
+        "attestations.json cannot be used: it belongs to another record"
+    ]
+
+
+@pytest.mark.parametrize("content", ["{", "3", "{}", "[3]", '[{"computed": "all"}]', "\xff"])
+def test_damaged_attestations_are_a_fault_and_hide_no_run(run, without_kernel, capsys, content):
+    """A run is shown and listed with them, and is not made again."""
+    (run.path / "attestations.json").write_bytes(content.encode("latin-1"))
+    fault = "attestations.json cannot be used: "
+    (line,) = verify(run)
+    assert line.startswith(fault)
+    for arguments in (["runs"], ["run", "tiny", "--profile", "paper"]):
+        with pytest.raises(SystemExit) as left:
+            cli.main(arguments)
+        assert not left.value.code
+        out = capsys.readouterr().out
+        assert f"  {fault}" in out
+        assert " took " not in out
 
 
 @pytest.mark.slow
