@@ -19,7 +19,8 @@ from scipy.linalg import LinAlgError
 from scipy.linalg.blas import dsyrk, dtrmv
 from scipy.linalg.lapack import dpotrf, dpotri
 
-from mlogb_core._linalg import add_to_diagonal, length, whiten
+from mlogb_core._linalg import add_to_diagonal, cholesky, length, whiten
+from mlogb_core._ownership import Owned
 from mlogb_core._validation import Array
 from mlogb_core.link import outcome_probabilities
 
@@ -30,7 +31,7 @@ _SMALL_CHANGE = 0.1
 _CONTRACTION = 0.3
 
 
-class Observations:
+class Observations(Owned):
     """The actions that were played and their outcomes, in arrays that double when they are full.
 
     Parameters
