@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from helpers import dense_blocks, link_jacobian, random_rounds, softmax
@@ -9,6 +11,7 @@ from scipy.special import ndtr
 
 from mlogb_core import (
     ConstantRadius,
+    Propensities,
     RandomPolicy,
     RidgeRadius,
     eofd,
@@ -163,6 +166,16 @@ def test_random_play_has_equal_probabilities():
 def test_an_optimistic_choice_is_certain():
     policy, actions = played("eofd", 3)
     assert np.flatnonzero(policy.probabilities(actions).probability).tolist() == [policy.select(actions)]
+
+
+def test_a_certain_choice_among_many_actions_takes_little_memory():
+    tracemalloc.start()
+    shown = Propensities.certain(3, 2000)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert np.flatnonzero(shown.probability).tolist() == [3]
+    assert shown.probability.sum() == 1.0
+    assert most < 10 * shown.probability.nbytes
 
 
 def test_thompson_with_two_actions_and_two_outcomes_is_exact():
