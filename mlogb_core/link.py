@@ -74,6 +74,20 @@ def outcome_probabilities(logits: ArrayLike) -> Array:
     return weights
 
 
+def finite_probabilities(logits: Array) -> Array:
+    """`outcome_probabilities` of logits that were computed from finite numbers and may have overflowed.
+
+    Raises
+    ------
+    ArithmeticError
+        If a logit is not finite.
+    """
+    try:
+        return outcome_probabilities(logits)
+    except ValueError:
+        raise ArithmeticError("the logits overflow") from None
+
+
 @np.errstate(under="ignore")
 def jacobian(probabilities: Array) -> Array:
     r"""Jacobian of the link, :math:`\nabla\sigma = \operatorname{diag}(p) - p p^\top`.

@@ -36,7 +36,7 @@ from mlogb_core._validation import (
 from mlogb_core.choice import TIE_TOLERANCE
 from mlogb_core.curvature import Curvature
 from mlogb_core.curvature.base import curvature_class
-from mlogb_core.link import jacobian_factor, loss_residual, outcome_probabilities
+from mlogb_core.link import finite_probabilities, jacobian_factor, loss_residual
 from mlogb_core.observed import PlayedRound
 from mlogb_core.radius import Progress, Radius, is_radius, radius_from
 
@@ -225,9 +225,9 @@ class NewtonPolicy(Owned, ABC):
         ValueError
             If the action has the wrong shape or is not finite, or the outcome is out of range.
         ArithmeticError
-            If the regularization is too small for double precision, or a factorisation fails; the message
-            names the round. After either exception the policy is unchanged. An interrupt from outside can
-            come between two of its assignments.
+            If the regularization is too small for double precision, the logits overflow, or a factorisation
+            fails; the message names the round. After either exception the policy is unchanged. An interrupt
+            from outside can come between two of its assignments.
         """
         action = as_vector("action", action, self._curvature.n_features)
         outcome = as_outcome(outcome, self._curvature.n_outcomes)
@@ -356,7 +356,7 @@ class NewtonPolicy(Owned, ABC):
     def _learn(self, action: Array, outcome: int) -> Learned:
         """Take the step for an outcome and add the new Hessian to the curvature."""
         curvature, parameter = self._curvature, self._parameter
-        probabilities = outcome_probabilities(np.dot(parameter, action))
+        probabilities = finite_probabilities(np.dot(parameter, action))
         residual, factor = loss_residual(probabilities, outcome), jacobian_factor(probabilities)
         frame = curvature.frame(action, self._image_of(action))
         new, multiplier, coordinates = curvature.newton_step(
@@ -365,8 +365,8 @@ class NewtonPolicy(Owned, ABC):
         moved = 0.0, 0.0
         if self.radius.needs_movement:
             moved = movement(parameter, new, action, residual, factor, self.step_size, multiplier)
+        added = jacobian_factor(finite_probabilities(np.dot(new, action)))
         surplus = self._surplus_of(action, outcome, new, moved[1])
-        added = jacobian_factor(outcome_probabilities(np.dot(new, action)))
         return Learned(new, moved, curvature.add(frame, added, coordinates), surplus)
 
     @property

@@ -16,7 +16,7 @@ from mlogb_core._validation import Array, as_actions, as_finite, as_non_negative
 from mlogb_core.choice import Choice, choose, choose_pruned
 from mlogb_core.curvature.low_rank import LowRankCurvature
 from mlogb_core.explanation import Explanation, probability_bounds
-from mlogb_core.link import expected_reward, jacobian, outcome_probabilities
+from mlogb_core.link import expected_reward, finite_probabilities, jacobian
 from mlogb_core.policies.newton import NewtonPolicy
 from mlogb_core.propensity import Propensities
 
@@ -99,6 +99,8 @@ class OptimisticPolicy(NewtonPolicy):
         ------
         ValueError
             If the actions have the wrong shape or are not finite.
+        ArithmeticError
+            If the logits overflow, for K >= 2.
         """
         return self.scores_of(*as_actions(actions, self.curvature.n_features))
 
@@ -147,7 +149,7 @@ class OptimisticPolicy(NewtonPolicy):
         first, second = self._bonus_parts(beta, estimate.slopes, blocks)
         score = estimate.value + (first + second)
         logits = np.dot(estimate.actions, self.parameter.T)
-        probabilities = outcome_probabilities(logits)
+        probabilities = finite_probabilities(logits)
         return Explanation(
             choose(score, self.tie_tolerance).action,
             expected_reward(probabilities, self.rewards),
@@ -266,7 +268,7 @@ class OptimisticPolicy(NewtonPolicy):
         logits = np.dot(actions, self._parameter.T)
         if self._curvature.n_outcomes == 1:
             return Estimate(actions, squares, logits[:, 0], logits)
-        probabilities = outcome_probabilities(logits)
+        probabilities = finite_probabilities(logits)
         slopes = jacobian(probabilities) @ self.rewards
         return Estimate(actions, squares, expected_reward(probabilities, self.rewards), slopes)
 

@@ -71,6 +71,8 @@ class ScoringPolicy(Owned, ABC):
         ------
         ValueError
             If the actions have the wrong shape or are not finite.
+        ArithmeticError
+            If the logits overflow, for K >= 2.
         """
         return self._scores(as_actions(actions, self.n_features)[0])
 
