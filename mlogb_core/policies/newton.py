@@ -146,12 +146,16 @@ class NewtonPolicy(Owned, ABC):
 
     @property
     def parameter(self) -> Array:
-        """W, (K, d), at first 0. To change it, assign another array, since its entries may be read-only."""
+        """W, (K, d), at first 0. To change it, assign another array, which is checked and copied.
+
+        Its entries may be read-only.
+        """
         return self._parameter
 
     @parameter.setter
-    def parameter(self, value: Array) -> None:
-        self._parameter = value
+    def parameter(self, value: ArrayLike) -> None:
+        shape = self._curvature.n_outcomes, self._curvature.n_features
+        self._parameter = as_matrix("parameter", value, shape).copy()
         self._coordinates = None
 
     @property
@@ -329,8 +333,7 @@ class NewtonPolicy(Owned, ABC):
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         """Set what the rounds have changed, other than the curvature, from a state."""
-        shape = (self.curvature.n_outcomes, self.curvature.n_features)
-        self.parameter = as_matrix("parameter", take(state, "parameter"), shape).copy()
+        self.parameter = take(state, "parameter")
         self.rounds = as_integer("rounds", take(state, "rounds"), minimum=0)
         self.margin = as_margin("margin", take(state, "margin"))
         self.smallest_margin = as_margin("smallest_margin", take(state, "smallest_margin"))
