@@ -108,11 +108,13 @@ class CompiledPolicy(OptimisticPolicy):
     """
 
     compiled = True
+    #: Whether the constructor waits until all kernels are compiled.
+    _waits = True
 
     def __init__(self, curvature: Any, rewards: Any, **settings: Any) -> None:
         super().__init__(curvature, rewards, **settings)
         self._half_sum = 0.5 * float(self.rewards.sum())
-        if curvature.n_features != _TINY:
+        if self._waits:
             compile_kernels()
 
     @property
@@ -485,6 +487,12 @@ def _writable(array: Array) -> Array:
     return array if array.flags.behaved else array.copy()
 
 
+class _Compiling(CompiledPolicy):
+    """The policy whose rounds compile the kernels."""
+
+    _waits = False
+
+
 @cache
 def compile_kernels() -> None:
     """Compile all kernels by playing a tiny problem, so that no later round waits for the compiler."""
@@ -497,7 +505,7 @@ def compile_kernels() -> None:
             DiagonalCurvature(n_outcomes, _TINY, 1.0),
             FrequentDirections(n_outcomes, _TINY, 1.0, sketch_size=2),
         ):
-            policy = CompiledPolicy(curvature, np.ones(n_outcomes), **settings)
+            policy = _Compiling(curvature, np.ones(n_outcomes), **settings)
             for actions in identity[np.arange(2 * _TINY)[:, None] % _TINY - np.arange(2)]:
                 policy.update(actions[policy.select(actions)], 0)
             policy.update(np.zeros(_TINY), 0)  # an action for which a kernel finds no frame
