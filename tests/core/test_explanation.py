@@ -244,5 +244,7 @@ def test_a_policy_that_draws_makes_a_draw_for_each_context():
 
 def test_a_wrong_context_is_named():
     policy, actions = played("oful", 2)
-    with pytest.raises(ValueError, match="context 1: actions must have shape"):
+    with pytest.raises(ValueError, match=r"^context 1: actions must have shape"):
         select_many(policy, [actions, actions[:, 1:]])
+    with pytest.raises(ValueError, match=r"^context 1: actions must have shape"):
+        select_many(drawn(2), [actions, actions[:, 1:]])
