@@ -100,7 +100,7 @@ class _Rule:
 
     def describe(self) -> dict[str, Any]:
         """The rule and its numbers; a subclass is described by its class name, as it is another rule."""
-        own = type(self) is _RADII[self.kind]
+        own = type(self) is _RADII.get(self.kind)
         kind = self.kind if own else f"{type(self).__module__}.{type(self).__qualname__}"
         numbers: dict[str, Any] = asdict(self)  # type: ignore[call-overload]  # All subclasses are dataclasses.
         return {"kind": kind} | {name: value for name, value in numbers.items() if value is not None}
