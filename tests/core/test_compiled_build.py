@@ -106,4 +106,4 @@ def test_without_numba_the_message_says_what_to_install():
         "try:\n    oful(2, [1.0], compiled=True, **settings)\n"
         "except ImportError as error:\n    print(error)\n"
     )
-    assert run_python(program).strip() == "compiled=True needs numba: pip install .[fast]"
+    assert run_python(program).strip() == 'compiled=True needs numba: pip install ".[fast]"'
