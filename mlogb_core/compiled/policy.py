@@ -60,7 +60,7 @@ from mlogb_core.curvature import (
     NoCurvature,
     RobustFrequentDirections,
 )
-from mlogb_core.curvature.base import check_regularization
+from mlogb_core.curvature.base import check_hessian, check_regularization
 from mlogb_core.curvature.low_rank import LowRankCurvature
 from mlogb_core.observed import PlayedRound
 from mlogb_core.policies.newton import Learned
@@ -438,7 +438,7 @@ class CompiledPolicy(OptimisticPolicy):
         parameter, multiplier, _ = curvature.newton_step(frame, self.parameter, residual, factor, *numbers)
         factor = loss_at(parameter, action, 0).factor
         if isinstance(curvature, DiagonalCurvature):
-            curvature._check_regularization(frame, factor)
+            check_hessian(curvature.ridge, factor, action)
         return parameter, multiplier, factor
 
     def _step_by_inverse(self, action: Array, image: Array, outcome: int) -> tuple[Array, float]:

@@ -367,6 +367,12 @@ def inverse_change(block: Array, solved: Array, factor: Array) -> Array:
     return np.asarray(invert_triangle(cholesky(inner)) @ (factor.T @ solved))
 
 
+def check_hessian(regularization: float, factor: Array, action: Array) -> None:
+    r"""`check_regularization` for one Hessian :math:`F F^\top \otimes x x^\top`: their sum is not known."""
+    columns = np.square(factor).sum(axis=0).max()
+    check_regularization(regularization, float(columns * (action @ action)))
+
+
 def check_regularization(regularization: float, largest: float) -> None:
     r"""Raise if the ridge is lost in the roundoff of the largest eigenvalue of the data part.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from mlogb_core._linalg import length
 from mlogb_core._validation import Array, as_non_negative, as_positive, squared_lengths, take
-from mlogb_core.curvature.base import Curvature, check_regularization
+from mlogb_core.curvature.base import Curvature, check_hessian, check_regularization
 from mlogb_core.curvature.diagonal import DiagonalCurvature, DiagonalFrame, diagonal_matrices
 
 
@@ -86,7 +86,7 @@ class GrowingRidge(DiagonalCurvature):
             If the ridge is below the roundoff of the new Hessian, or overflows.
         """
         self.check_order(frame)
-        self._check_regularization(frame, factor)
+        check_hessian(self.ridge, factor, frame.action)
         self._end_round(float(np.square(factor).sum() * (frame.action @ frame.action)))
 
     def spectrum(self) -> Array:
