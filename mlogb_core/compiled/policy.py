@@ -179,10 +179,10 @@ class CompiledPolicy(OptimisticPolicy):
             return choose_by_diagonal(*given, curvature.diagonal, numbers)
         # The kernel computes the factor if it is not known, unless LAPACK is faster.
         is_known = curvature._factor is not None or len(curvature.core) >= BLOCKED
-        view = curvature._rows, curvature.core, self._ridge() if is_known else _NO_ROWS
-        action, margin, scored, image, ridge = choose_by_sketch(*given, *view, numbers)
-        if ridge.size:
-            curvature._factor = ridge.T
+        view = curvature._rows, curvature.core, self._upper() if is_known else _NO_ROWS
+        action, margin, scored, image, upper = choose_by_sketch(*given, *view, numbers)
+        if upper.size:
+            curvature._factor = upper.T
         return action, margin, scored, image
 
     def _bonus_numbers(self, beta: float) -> Numbers:
@@ -226,7 +226,7 @@ class CompiledPolicy(OptimisticPolicy):
         curvature = self._curvature
         return type(curvature) is DenseCurvature and curvature.few_features(actions) is not None
 
-    def _ridge(self) -> Array:
+    def _upper(self) -> Array:
         """The upper Cholesky factor R of `Sketch`, with contiguous rows: the transpose of the stored one."""
         sketch = self.curvature
         if sketch._factor is None:
@@ -283,7 +283,7 @@ class CompiledPolicy(OptimisticPolicy):
         """The update by a single kernel, or None if it has to be done in several parts."""
         sketch = self.curvature
         size = sketch.sketch_size if sketch._is_due() else sketch.rank_bound + 1
-        view = sketch._rows, sketch.core, self._ridge()
+        view = sketch._rows, sketch.core, self._upper()
         state, parameter, core, discarded = step_and_shrink(
             *view, self._parameter, action, image, outcome, self._numbers(), size
         )
@@ -315,7 +315,7 @@ class CompiledPolicy(OptimisticPolicy):
     def _step(self, action: Array, image: Array, outcome: int) -> Step:
         """The projected step, with the new core in the joint basis."""
         sketch, wide, parameter = self.curvature, self._is_wide(), self.parameter
-        view, numbers = (sketch._rows, sketch.core, self._ridge()), self._numbers()
+        view, numbers = (sketch._rows, sketch.core, self._upper()), self._numbers()
         taken = None if wide else step(*view, parameter, action, image, outcome, numbers)
         if taken is None or taken.state in (WITHOUT_FRAME, NOT_PROJECTED):
             inside, fresh, outside = (sketch._split if wide else sketch._split_carefully)(action, image)
@@ -352,11 +352,11 @@ class CompiledPolicy(OptimisticPolicy):
         def resolvent_at(multiplier: float) -> Resolvent:
             shifted = taken.core.copy()
             add_to_diagonal(shifted, lam + multiplier)
-            ridge = cholesky(shifted)
+            factor = cholesky(shifted)
 
             def solve(vector: Array) -> Array:
                 solution: Array = vector / (lam + multiplier)
-                solution[:-1] = cholesky_solve(ridge, vector[None, :-1])[0]
+                solution[:-1] = cholesky_solve(factor, vector[None, :-1])[0]
                 return solution
 
             return solve
@@ -515,7 +515,7 @@ def compile_kernels() -> None:
     movement(policy.parameter, policy.parameter, identity[0], 0, 1.0, 0.0)
     observed_surplus(np.zeros(2), np.zeros(2), 0, np.eye(2), 1.0, 0.0, 1.0, 1.0)
     sketch = policy.curvature
-    view = Sketch(sketch._rows, sketch.core, policy._ridge())
+    view = Sketch(sketch._rows, sketch.core, policy._upper())
     frame = Frame(np.zeros_like(view.core[:2]), np.empty((2, 0)))
     taken = Step(NOT_PROJECTED, 2.0 * policy.parameter, 0.0, view.core, 0.0)
     policy._projected(view, frame, taken, identity[0])
