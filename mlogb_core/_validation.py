@@ -1,7 +1,8 @@
 """Checks of arguments, with messages that name the argument and what was expected.
 
-Every public function converts its arrays here, once: to float64, C-contiguous and finite. The caller's array
-is never changed, and an input of another type or layout gives the same result as its contiguous float64 copy.
+What comes from outside is converted here, once: arrays to float64, C-contiguous and finite. What a round
+hands from one function to the next is not checked again. The caller's array is never changed, and an input of
+another type or layout gives the same result as its contiguous float64 copy.
 """
 
 from __future__ import annotations
@@ -281,3 +282,10 @@ def as_number(name: str, value: Any) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{name} must be finite, got {value}")
     return number
+
+
+def take(state: Mapping[str, Any], key: str) -> Any:
+    """Return `state[key]`, or raise an error that names the missing key and those present."""
+    if key not in state:
+        raise ValueError(f"state has no entry {key!r}; it holds {sorted(state)}")
+    return state[key]

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from mlogb_core._validation import Array, as_finite, as_integer, as_outcome, as_vector
 
-# For a larger number x, exp(-x) is not a normal floating-point number.
+# Up to this x, exp(-x) is a normal floating-point number.
 _UNDERFLOWS = 700.0
 _LARGEST = float(np.finfo(np.float64).max)
 

@@ -45,9 +45,9 @@ class Progress:
     shrinkage : float
         :math:`\rho_{1:t}`.
     logit_movement : float
-        :math:`\sum_{s \le t} \|(W_{s+1} - W_s) x_s\|_2^2`.
+        :math:`\sum_{s \le t} \|(W_{s+1} - W_s) x_s\|_2^2`; 0 for a rule that needs no movement.
     hessian_movement : float
-        :math:`\sum_{s \le t} \|W_{s+1} - W_s\|_{Z_s}^2`.
+        :math:`\sum_{s \le t} \|W_{s+1} - W_s\|_{Z_s}^2`; 0 for a rule that needs no movement.
     growth : float
         By how much the ridge of the curvature exceeds :math:`\lambda`; 0 for the paper's sketch.
     surplus : float or None

@@ -237,8 +237,8 @@ class CompiledPolicy(OptimisticPolicy):
                 upper, definite = algebra.cholesky(sketch.core, rank, -sketch.ridge)
                 if definite:  # Otherwise LAPACK tries below, and raises if it fails too.
                     sketch._factor = upper.T
-        ridge: Array = sketch._ridge_factor().T if sketch._factor is None else sketch._factor.T
-        return ridge
+        factor: Array = sketch._ridge_factor().T if sketch._factor is None else sketch._factor.T
+        return factor
 
     def _learn(self, action: Array, outcome: int) -> Learned:
         action, image = _writable(action), self._image_of(action)
@@ -495,7 +495,10 @@ class _Compiling(CompiledPolicy):
 
 @cache
 def compile_kernels() -> None:
-    """Compile all kernels by playing a tiny problem, so that no later round waits for the compiler."""
+    """Compile the kernels by playing a tiny problem, so that no later round waits for the compiler.
+
+    Those of sparse actions are not among them: they are compiled when the first such action is played.
+    """
     settings: dict[str, Any] = {"step_size": 5.0, "norm_bound": 0.5, "radius": ConstantRadius(0.1)}
     identity = np.eye(_TINY)
     for n_outcomes in (1, 2):

@@ -254,7 +254,7 @@ class Curvature(Owned, ABC, Generic[Frame]):
 
     @abstractmethod
     def spectrum(self) -> Array:
-        r"""Eigenvalues of Z minus the ridge, decreasing, without the zeros that exceed the rank."""
+        r"""Eigenvalues of Z minus the ridge, decreasing; a sketch leaves out the zeros outside its basis."""
 
     def largest_eigenvalue(self) -> float:
         """The first value of `spectrum`, or 0 if it is empty."""

@@ -208,9 +208,9 @@ class DenseCurvature(Curvature[DenseFrame]):
         Notes
         -----
         Lanczos' method multiplies by H, which is done by solving with a Cholesky factor of
-        :math:`H^{-1}`. The factor takes a quarter of the arithmetic of all eigenvalues, and takes it in
-        products of matrices. In :math:`H^{-1}` itself the wanted eigenvalue is the smallest, where the others
-        lie close together, so that the method would converge slowly.
+        :math:`H^{-1}`. The factorisation takes a quarter of the operations that all eigenvalues take, and
+        does them in products of matrices, which are fast. In :math:`H^{-1}` itself the wanted eigenvalue is
+        the smallest, where the others lie close together, so that the method would converge slowly.
         """
         size = self.rank_bound
         if size <= _ALL:

@@ -1,7 +1,7 @@
 r"""A ridge that grows with the trace of the Hessians: :math:`Z_t = \lambda_t I`, one number.
 
-The first-order policy that adapts its step to the stream, as AdaGrad-Norm does. It is the control for every
-sketch: what it does as well needs no directions.
+With it a policy is a first-order method that adapts its step to the stream, as AdaGrad-Norm does. It is the
+baseline for every sketch: where it plays as well, no directions are needed.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Learned(NamedTuple):
     parameter : (K, d) array
         The new parameter.
     movement : (float, float)
-        The two lengths of `movement`, or zeros if the radius does not need them.
+        The two squared lengths of `movement`, or zeros if the radius does not need them.
     coordinates : array or None
         Coordinates of the parameter, if the curvature keeps track of them.
     surplus : float
@@ -410,7 +410,7 @@ class NewtonPolicy(Owned, ABC):
 def movement(
     old: Array, new: Array, action: Array, residual: Array, factor: Array, step_size: float, multiplier: float
 ) -> tuple[float, float]:
-    r"""The two lengths of a projected Newton step that the theorem's radius adds up.
+    r"""The two squared lengths of a projected Newton step that the theorem's radius adds up.
 
     .. math:: \|\Delta x\|_2^2, \qquad
               \|\Delta\|_Z^2 = -\eta\, u^\top \Delta x - \nu \langle W_{+}, \Delta\rangle

@@ -106,7 +106,10 @@ class OptimisticPolicy(NewtonPolicy):
 
     @np.errstate(under="ignore")
     def scores_of(self, actions: Array, squares: Array) -> Array:
-        """`scores` for checked actions whose squared lengths are known, even where a part is left out."""
+        """`scores` for checked actions and the squared lengths of the whole actions.
+
+        Where actions are given in coordinates, their part outside of these enters through the length alone.
+        """
         estimate = self._estimate(actions, squares)
         beta = self.beta
         if beta == 0.0:
@@ -141,7 +144,7 @@ class OptimisticPolicy(NewtonPolicy):
 
     @np.errstate(under="ignore")
     def explain_of(self, actions: Array, squares: Array, interval_beta: float | None = None) -> Explanation:
-        """`explain` for checked actions whose squared lengths are known, even where a part is left out."""
+        """`explain` for checked actions and the squared lengths of the whole actions; see `scores_of`."""
         estimate = self._estimate(actions, squares)
         beta = self.beta
         radius = beta if interval_beta is None else as_non_negative("interval_beta", interval_beta)
@@ -198,7 +201,7 @@ class OptimisticPolicy(NewtonPolicy):
 
     @np.errstate(over="ignore", under="ignore")
     def select_among(self, actions: Array, squares: Array) -> int:
-        """`select` for checked actions whose squared lengths are known, even where a part is left out."""
+        """`select` for checked actions and the squared lengths of the whole actions; see `scores_of`."""
         try:
             choice, self.evaluated, self._selected = self._best(self._estimate(actions, squares))
         except (ArithmeticError, LinAlgError) as error:

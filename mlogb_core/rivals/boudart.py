@@ -70,7 +70,7 @@ class Boudart(BatchRival):
     Attributes
     ----------
     exploring : bool
-        Whether the coming round belongs to phase 1.
+        Whether phase 1 goes on. It ends inside of the `select` or `scores` that finds its condition met.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 r"""Random play around the estimate of the library's Newton steps over a sketch, for any K.
 
 A round draws its action from a distribution that depends on the estimated rewards
-:math:`\hat r(x) = r^\top\sigma(W_tx)` alone. So the probability of every choice is known, as a log needs it
-on which other policies are to be evaluated. Subclasses choose the distribution.
+:math:`\hat r(x) = r^\top\sigma(W_tx)` alone. So the probability of every choice is known and can be
+recorded for the evaluation of other policies. Subclasses choose the distribution.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from mlogb_core.policies.newton import Learned
 from mlogb_core.radius import Progress
 from mlogb_core.rivals.logit import LogitOptimist, LogitRadius
 
-# For more than this exp(SD) overflows.
+# Up to this SD, exp(SD) does not overflow.
 _LARGEST = 700.0
 
 

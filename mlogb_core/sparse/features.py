@@ -1,7 +1,7 @@
 r"""Coordinates of sparse actions in the small space that a policy's state occupies.
 
-A sketch of rank r and the parameter W depend on the features through few directions: the span of the rows of
-the K r + K vectors of length d that they consist of. Between two *rebuilds* the only directions that are new
+A sketch of rank r and the parameter W depend on the features through few directions: the span of the K r + K
+vectors of length d that the basis and W consist of. Between two *rebuilds* the only directions that are new
 there are the actions which have been played. Let the columns of U, u orthonormal vectors of length d, span
 all of these. A policy that plays :math:`q = U^\top x` in place of x, with :math:`\|x\|^2` beside it for the
 part outside, computes what it would compute with x: scores, step and sketch are the same numbers.
@@ -47,10 +47,10 @@ from mlogb_core._validation import (
 
 # A direction in which less than this share of an action's length remains counts as part of the others.
 _RANK_TOLERANCE = 1e-13
-# A rebuild follows when the coefficients in a row of F add up to more: the inner products of the columns of U
-# are then wrong by up to the square of this, in units of roundoff.
+# A rebuild follows when the sizes of the coefficients in a row of F add up to more than this. The inner
+# products of the columns of U can be wrong by the square of that sum, in units of roundoff.
 _LONGEST = 100.0
-# A short rebuild that leaves a larger share of this is replaced by a whole one.
+# A whole rebuild takes the place of a short one after which they would add up to more than this share of it.
 _SHORT_SHARE = 0.25
 # A feature of a middle column costs as much in a short rebuild as this many features in a whole one.
 _MIDDLE_COST = 6
