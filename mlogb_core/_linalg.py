@@ -20,7 +20,7 @@ from mlogb_core._validation import Array
 _FEW = 3
 # If LAPACK's eigenvectors are less orthogonal than this, another driver computes them again.
 _ORTHONORMAL = 1e-13
-# From this order on, two triangular solves are faster than LAPACK's routine for several right-hand sides.
+# From this order on, two triangular solves of one right-hand side are faster than LAPACK's routine for many.
 _LONG = 100
 
 

@@ -19,7 +19,8 @@ _BIT_GENERATORS: dict[str, Any] = {
 def class_name(kind: type) -> str:
     """The name under which a state records a class: with its module, unless the class is the library's.
 
-    The compiled form of a policy has the name of the NumPy form, so that each reads the other's states.
+    The compiled form of a policy has the name of the NumPy form, so that `OptimisticPolicy.from_state` reads
+    the states of both.
     """
     if kind.__module__.split(".")[0] != "mlogb_core":
         return f"{kind.__module__}.{kind.__qualname__}"

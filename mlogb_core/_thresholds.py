@@ -1,4 +1,4 @@
-"""Thresholds that the NumPy and the compiled form of a round share.
+"""Thresholds of a round, all but one of which its NumPy and its compiled form share.
 
 They separate cases that give the same result up to roundoff, so that their values affect accuracy in the last
 digits and time, and nothing else.
@@ -15,11 +15,11 @@ ROUNDOFF = 8.0 * _EPS
 #: Relative slack of an upper bound of a score. The bound is attained for actions in unexplored directions,
 #: and there roundoff alone may place the score above it.
 SLACK = 1e-12
-#: If at least this share of an action's squared length lies outside the span of the sketch, one projection
-#: gives an orthonormal frame.
+#: If more than this share of an action's squared length lies outside the span of the basis, one projection
+#: gives an orthonormal frame. Below it the frame takes a rank decision.
 WELL_OUTSIDE = 0.1
-#: If at least this share lies outside, a second projection removes what the first has left: four of sixteen
-#: digits. Below it the frame takes a rank decision.
+#: In place of that, the compiled form projects a second time down to this share. That removes what the first
+#: projection has left: four of sixteen digits.
 OUTSIDE = 1e-4
 #: Fresh directions count as orthogonal to the basis if no product with one of its rows exceeds this.
 OVERLAP = 4.0 * _EPS

@@ -1,7 +1,8 @@
 """Checks of arguments, with messages that name the argument and what was expected.
 
-Every public function converts its arrays here, once: to float64, C-contiguous and finite. The caller's array
-is never changed, and an input of another type or layout gives the same result as its contiguous float64 copy.
+What comes from outside is converted here, once: arrays to float64, C-contiguous and finite. What a round
+hands from one function to the next is not checked again. The caller's array is never changed, and an input of
+another type or layout gives the same result as its contiguous float64 copy.
 """
 
 from __future__ import annotations
@@ -226,7 +227,7 @@ def as_integer(name: str, value: Any, minimum: int | None = None) -> int:
 
 def as_positive(name: str, value: Any) -> float:
     """Return `value` as a finite float > 0."""
-    number = _as_number(name, value)
+    number = as_number(name, value)
     if not number > 0:
         raise ValueError(f"{name} must be positive, got {value}")
     return number
@@ -234,7 +235,7 @@ def as_positive(name: str, value: Any) -> float:
 
 def as_non_negative(name: str, value: Any) -> float:
     """Return `value` as a finite float >= 0."""
-    number = _as_number(name, value)
+    number = as_number(name, value)
     if number < 0:
         raise ValueError(f"{name} must be at least 0, got {value}")
     return number
@@ -242,7 +243,7 @@ def as_non_negative(name: str, value: Any) -> float:
 
 def as_probability(name: str, value: Any) -> float:
     """Return `value` as a float strictly between 0 and 1."""
-    number = _as_number(name, value)
+    number = as_number(name, value)
     if not 0 < number < 1:
         raise ValueError(f"{name} must lie strictly between 0 and 1, got {value}")
     return number
@@ -250,7 +251,7 @@ def as_probability(name: str, value: Any) -> float:
 
 def as_share(name: str, value: Any) -> float:
     """Return `value` as a float from 0 to 1."""
-    number = _as_number(name, value)
+    number = as_number(name, value)
     if not 0 <= number <= 1:
         raise ValueError(f"{name} must lie between 0 and 1, got {value}")
     return number
@@ -274,17 +275,6 @@ def as_margin(name: str, value: Any) -> float:
 
 def as_number(name: str, value: Any) -> float:
     """Return `value` as a finite float, of either sign."""
-    return _as_number(name, value)
-
-
-def take(state: Mapping[str, Any], key: str) -> Any:
-    """Return `state[key]`, or raise an error that names the missing key and those present."""
-    if key not in state:
-        raise ValueError(f"state has no entry {key!r}; it holds {sorted(state)}")
-    return state[key]
-
-
-def _as_number(name: str, value: Any) -> float:
     array = np.asarray(value)
     if array.ndim != 0 or array.dtype.kind not in "iuf":
         raise ValueError(f"{name} must be a number, got {value!r}")
@@ -292,3 +282,10 @@ def _as_number(name: str, value: Any) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{name} must be finite, got {value}")
     return number
+
+
+def take(state: Mapping[str, Any], key: str) -> Any:
+    """Return `state[key]`, or raise an error that names the missing key and those present."""
+    if key not in state:
+        raise ValueError(f"state has no entry {key!r}; it holds {sorted(state)}")
+    return state[key]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,10 +45,8 @@ def select_many(policy: Policy, action_sets: Sequence[ArrayLike]) -> NDArray[np.
         return _one_by_one(policy, action_sets)
     checked = []
     for context, actions in enumerate(action_sets):
-        try:
+        with _named(context):
             checked.append(as_actions(actions, policy.curvature.n_features)[0])
-        except ValueError as error:
-            raise ValueError(f"context {context}: {error}") from error
     if not checked:
         return np.empty(0, dtype=np.intp)
     scores = np.split(policy.scores(np.concatenate(checked)), np.cumsum([len(a) for a in checked])[:-1])
@@ -58,9 +57,19 @@ def select_many(policy: Policy, action_sets: Sequence[ArrayLike]) -> NDArray[np.
 
 def _one_by_one(policy: Policy, action_sets: Sequence[ArrayLike]) -> NDArray[np.intp]:
     chosen, margin = [], np.inf
-    for actions in action_sets:
-        chosen.append(policy.select(actions))
+    for context, actions in enumerate(action_sets):
+        with _named(context):
+            chosen.append(policy.select(actions))
         margin = min(margin, policy.margin)
     if chosen and np.isfinite(margin):
         policy.margin = margin
     return np.array(chosen, dtype=np.intp)
+
+
+@contextmanager
+def _named(context: int) -> Iterator[None]:
+    """Let the message of a ValueError name the context."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"context {context}: {error}") from error

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from mlogb_core._validation import Array, as_finite, as_integer, as_outcome, as_vector
 
-# For a larger number x, exp(-x) is not a normal floating-point number.
+# Up to this x, exp(-x) is a normal floating-point number.
 _UNDERFLOWS = 700.0
 _LARGEST = float(np.finfo(np.float64).max)
 
@@ -41,7 +41,7 @@ def outcome_probabilities(logits: ArrayLike) -> Array:
     Raises
     ------
     ValueError
-        If a logit is not finite.
+        If a logit is not finite, or there is none.
 
     Notes
     -----
@@ -61,9 +61,7 @@ def outcome_probabilities(logits: ArrayLike) -> Array:
             small = float(np.exp(-abs(logit)))
             pair = 1.0 / (1.0 + small), small / (1.0 + small)
             return np.array(pair if logit <= 0.0 else pair[::-1])
-    logits = as_finite("logits", logits)
-    if logits.ndim < 1 or logits.shape[-1] < 1:
-        raise ValueError(f"logits must have shape (..., K) with K >= 1, got {logits.shape}")
+    logits = _as_logits(logits)
     weights = np.zeros((*logits.shape[:-1], logits.shape[-1] + 1))
     weights[..., 1:] = logits
     # A difference like that of 1e308 and -1e308 overflows, and exp(-1000) underflows.
@@ -72,6 +70,20 @@ def outcome_probabilities(logits: ArrayLike) -> Array:
         np.exp(weights, out=weights)
         weights /= np.add.reduce(weights, axis=-1, keepdims=True)
     return weights
+
+
+def finite_probabilities(logits: Array) -> Array:
+    """`outcome_probabilities` of logits that were computed from finite numbers and may have overflowed.
+
+    Raises
+    ------
+    ArithmeticError
+        If a logit is not finite.
+    """
+    try:
+        return outcome_probabilities(logits)
+    except ValueError:
+        raise ArithmeticError("the logits overflow") from None
 
 
 @np.errstate(under="ignore")
@@ -208,7 +220,7 @@ def log_loss(logits: ArrayLike, outcome: int) -> float:
     Raises
     ------
     ValueError
-        If a logit is not finite or the outcome is outside 0..K.
+        If a logit is not finite, the logits have another shape, or the outcome is outside 0..K.
 
     Examples
     --------
@@ -217,7 +229,9 @@ def log_loss(logits: ArrayLike, outcome: int) -> float:
     >>> log_loss([-800.0], 1)
     800.0
     """
-    logits = as_finite("logits", logits)
+    logits = _as_logits(logits)
+    if logits.ndim != 1:
+        raise ValueError(f"logits must have shape (K,) with K >= 1, got {logits.shape}")
     return float(log_losses(logits)[as_outcome(outcome, logits.size)])
 
 
@@ -237,9 +251,9 @@ def log_losses(logits: ArrayLike) -> Array:
     Raises
     ------
     ValueError
-        If a logit is not finite.
+        If a logit is not finite, or there is none.
     """
-    logits = as_finite("logits", logits)
+    logits = _as_logits(logits)
     padded = np.zeros((*logits.shape[:-1], logits.shape[-1] + 1))
     padded[..., 1:] = logits
     shift = np.maximum.reduce(padded, axis=-1, keepdims=True)
@@ -373,6 +387,13 @@ def remainder_constant(n_outcomes: int) -> float:
     """
     binary = 1.0 / (6.0 * math.sqrt(3.0))
     return binary if as_integer("n_outcomes", n_outcomes, minimum=1) == 1 else 2.0 * binary * math.sqrt(2.0)
+
+
+def _as_logits(value: ArrayLike) -> Array:
+    logits = as_finite("logits", value)
+    if logits.ndim < 1 or logits.shape[-1] < 1:
+        raise ValueError(f"logits must have shape (..., K) with K >= 1, got {logits.shape}")
+    return logits
 
 
 def _others(probabilities: Array) -> Array:

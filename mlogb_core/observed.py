@@ -1,11 +1,12 @@
-r"""What a player can observe of the confidence region's proof in a round that has been played.
+r"""The terms of the confidence theorem's proof that a player can compute after a round.
 
-The proof compares the loss of the true parameter with that of the iterates. The ratio between any forecast
-that was made before the outcome and the truth is a martingale, so that a forecast may stand for the truth,
-and all else is known to the player: how much better the new iterate predicts the outcome than the forecast
-did, what the step's Taylor expansion left out, and how far the step went. `round_surplus` adds this up. A
-forecast is better the smaller that sum becomes; `normalised_forecast` makes it the same for all outcomes.
-Derivation: notebook ``21_usable_radius``.
+The proof compares the loss of the true parameter with that of the iterates. Let a forecast :math:`q_s` be
+made before the outcome. The product of :math:`q_s(y_s)/\sigma_{y_s}(W_\star x_s)` over the rounds is a
+martingale, so that by Ville's inequality the loss of the forecast may stand for that of the true parameter,
+up to :math:`\ln(1/\delta)`. All else is known to the player: how much better the new iterate predicts the
+outcome than the forecast did, what the step's Taylor expansion left out, and how far the step went.
+`round_surplus` adds this up. A forecast is better the smaller that sum becomes; `normalised_forecast` makes
+it the same for all outcomes. Derivation: notebook ``21_usable_radius``.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class PlayedRound(NamedTuple):
     length : float
         :math:`\|x_s\|_2`.
     hessian_movement : float
-        :math:`\|W_{s+1} - W_s\|_{Z_s}^2`.
+        :math:`\|W_{s+1} - W_s\|_{Z_s}^2`; 0 for a rule that needs no movement.
     step_size, norm_bound : float
         :math:`\eta` and S.
     """

@@ -1,7 +1,8 @@
-r"""With which probability a policy plays an action, as a log needs it that is to be evaluated elsewhere.
+r"""The probability with which a policy plays an action.
 
-Estimators of the value of another policy divide by this probability. A policy that chooses without chance
-gives all other actions the probability 0, and its log says nothing of what they would have brought.
+A log that is to serve for the evaluation of other policies has to record it. Estimators of the value of
+another policy divide by this probability. A policy that chooses without chance gives all other actions the
+probability 0, and its log says nothing of what they would have brought.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class Propensities(NamedTuple):
     @classmethod
     def certain(cls, action: int, n_actions: int) -> Propensities:
         """The probabilities of a choice without chance."""
-        return cls.exact(np.eye(n_actions)[action])
+        probability = np.zeros(n_actions)
+        probability[action] = 1.0
+        return cls.exact(probability)
 
     @classmethod
     def counted(cls, choose: Callable[[], int], n_actions: int, n_draws: int) -> Propensities:
@@ -51,7 +54,10 @@ class Propensities(NamedTuple):
 
     @classmethod
     def of_two(cls, mean: float, deviation: float) -> Propensities:
-        r"""The first of two actions wins if a normal difference is positive: with :math:`\Phi(\mu/s)`."""
+        r"""The first of two actions wins if a normal variable of this mean and deviation is positive.
+
+        That has the probability :math:`\Phi(\mu/s)`.
+        """
         if deviation == 0.0:
             return cls.certain(0 if mean >= 0.0 else 1, 2)
         return cls.exact(np.asarray(ndtr(np.array([mean, -mean]) / deviation)))

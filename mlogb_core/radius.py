@@ -45,9 +45,9 @@ class Progress:
     shrinkage : float
         :math:`\rho_{1:t}`.
     logit_movement : float
-        :math:`\sum_{s \le t} \|(W_{s+1} - W_s) x_s\|_2^2`.
+        :math:`\sum_{s \le t} \|(W_{s+1} - W_s) x_s\|_2^2`; 0 for a rule that needs no movement.
     hessian_movement : float
-        :math:`\sum_{s \le t} \|W_{s+1} - W_s\|_{Z_s}^2`.
+        :math:`\sum_{s \le t} \|W_{s+1} - W_s\|_{Z_s}^2`; 0 for a rule that needs no movement.
     growth : float
         By how much the ridge of the curvature exceeds :math:`\lambda`; 0 for the paper's sketch.
     surplus : float or None
@@ -100,7 +100,7 @@ class _Rule:
 
     def describe(self) -> dict[str, Any]:
         """The rule and its numbers; a subclass is described by its class name, as it is another rule."""
-        own = type(self) is _RADII[self.kind]
+        own = type(self) is _RADII.get(self.kind)
         kind = self.kind if own else f"{type(self).__module__}.{type(self).__qualname__}"
         numbers: dict[str, Any] = asdict(self)  # type: ignore[call-overload]  # All subclasses are dataclasses.
         return {"kind": kind} | {name: value for name, value in numbers.items() if value is not None}

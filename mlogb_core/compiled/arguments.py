@@ -43,7 +43,7 @@ class Sketch(NamedTuple):
 
     rows: Array  #: (at least r, Kd): B, followed by the room for fresh directions
     core: Array  #: (r, r): C
-    ridge: Array  #: (r, r): the upper triangular R with R'R = lambda I + C
+    upper: Array  #: (r, r): the upper triangular R with R'R = lambda I + C
 
 
 class Candidates(NamedTuple):
@@ -60,7 +60,7 @@ class Bonus(NamedTuple):
 
     beta: float  #: the squared radius
     half_sum: float  #: half the sum of the rewards
-    regularization: float  #: the ridge of Z, lambda or what it has grown to
+    ridge: float  #: the ridge of Z, lambda or what it has grown to
     tie_tolerance: float
     slack: float  #: `_thresholds.SLACK`
 
@@ -95,7 +95,7 @@ class Settings(NamedTuple):
     """The numbers of a step over a sketch, and the thresholds of `mlogb_core._thresholds`."""
 
     step_size: float
-    regularization: float  #: the ridge of Z, lambda or what it has grown to
+    ridge: float  #: the ridge of Z, lambda or what it has grown to
     norm_bound: float
     roundoff: float
     smallest_square: float

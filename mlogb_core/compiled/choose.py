@@ -27,7 +27,7 @@ def start_search(candidates: Candidates, bonus: Bonus) -> Search:
     n, K = slopes.shape
     upper, checksum = np.empty(n), 0.0
     for a in range(n):
-        square = squares[a] / bonus.regularization
+        square = squares[a] / bonus.ridge
         largest = math.sqrt(bonus.beta * square * dot(slopes[a], slopes[a]))
         if K > 1:
             largest += bonus.half_sum * bonus.beta * square
@@ -116,18 +116,18 @@ def choose_by_sketch(
     rewards: Array,
     rows: Array,
     core: Array,
-    ridge: Array,
+    upper: Array,
     numbers: Numbers,
 ) -> tuple[int, float, int, Array, Array]:
     """The choice among actions over a `Sketch`, with the numbers of a `Bonus`.
 
-    The factor in `ridge` may be empty if it is not known yet, and is then computed. Returns the action, or
+    The factor in `upper` may be empty if it is not known yet, and is then computed. Returns the action, or
     `NO_ACTION` if a bound overflows or there is no such factor; its margin; the number of actions scored; the
     image of the chosen action; and the factor.
     """
     bonus, (n, K), r = Bonus(*numbers), (actions.shape[0], parameter.shape[0]), core.shape[0]
-    if ridge.shape[0] < r:
-        ridge, definite = cholesky(core, r, -bonus.regularization)
+    if upper.shape[0] < r:
+        upper, definite = cholesky(core, r, -bonus.ridge)
         if not definite:
             return NO_ACTION, np.inf, 0, np.empty((K, 0)), np.empty((0, 0))
     candidates = candidates_of(actions, squares, parameter, rewards)
@@ -137,10 +137,10 @@ def choose_by_sketch(
         index, action, margin = next_batch(candidates, search, bonus.tie_tolerance, limit)
         if index.size == 0:
             break
-        blocks = sketch_blocks(actions, candidates.squares, index, rows, ridge, bonus.regularization, images)
+        blocks = sketch_blocks(actions, candidates.squares, index, rows, upper, bonus.ridge, images)
         score(candidates, search, bonus, index, blocks)
         limit *= 2
-    return action, margin, search.known.sum(), images[max(action, 0)].copy(), ridge
+    return action, margin, search.known.sum(), images[max(action, 0)].copy(), upper
 
 
 @kernel
@@ -168,15 +168,15 @@ def sketch_blocks(
     squares: Array,
     index: Indices,
     rows: Array,
-    ridge: Array,
-    regularization: float,
+    upper: Array,
+    ridge: float,
     images: Array,
 ) -> Array:
     """A(x) of some actions, whose images are written into `images`: see `LowRankCurvature.inverse_blocks`.
 
     Each block of the basis is read from memory once, and then used for two actions at a time.
     """
-    n, K, r, d = index.size, images.shape[1], ridge.shape[0], actions.shape[1]
+    n, K, r, d = index.size, images.shape[1], upper.shape[0], actions.shape[1]
     basis = rows[:r]
     for i in range(K):
         for start in range(0, d, BLOCK):
@@ -195,10 +195,10 @@ def sketch_blocks(
         square = squares[index[c]]
         for i in range(K):
             whitened[i] = image[i]
-            forward(ridge, whitened[i])
+            forward(upper, whitened[i])
             for j in range(i + 1):
                 outside = -dot(image[i], image[j])
                 if i == j:
                     outside += square
-                block[i, j] = block[j, i] = outside / regularization + dot(whitened[i], whitened[j])
+                block[i, j] = block[j, i] = outside / ridge + dot(whitened[i], whitened[j])
     return blocks

@@ -1,4 +1,4 @@
-r"""The smallest eigenpair of a core, which a shrink needs for K = 1; LAPACK takes most of a round for it.
+r"""The smallest eigenpair of a core, for a shrink by one direction; LAPACK takes most of a round for it.
 
 Write the matrix as :math:`M = \begin{pmatrix} C & b \\ b^\top & c\end{pmatrix}`, with its last row and column
 set apart. An eigenvalue of M below those of C is a root of

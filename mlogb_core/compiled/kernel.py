@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 try:
     from numba import njit
 except ImportError as error:
-    raise ImportError("compiled=True needs numba: pip install .[fast]") from error
+    raise ImportError('compiled=True needs numba: pip install ".[fast]"') from error
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -60,7 +60,7 @@ from mlogb_core.curvature import (
     NoCurvature,
     RobustFrequentDirections,
 )
-from mlogb_core.curvature.base import check_regularization
+from mlogb_core.curvature.base import check_hessian, check_regularization
 from mlogb_core.curvature.low_rank import LowRankCurvature
 from mlogb_core.observed import PlayedRound
 from mlogb_core.policies.newton import Learned
@@ -108,11 +108,13 @@ class CompiledPolicy(OptimisticPolicy):
     """
 
     compiled = True
+    #: Whether the constructor waits until all kernels are compiled.
+    _waits = True
 
     def __init__(self, curvature: Any, rewards: Any, **settings: Any) -> None:
         super().__init__(curvature, rewards, **settings)
         self._half_sum = 0.5 * float(self.rewards.sum())
-        if curvature.n_features != _TINY:
+        if self._waits:
             compile_kernels()
 
     @property
@@ -177,10 +179,10 @@ class CompiledPolicy(OptimisticPolicy):
             return choose_by_diagonal(*given, curvature.diagonal, numbers)
         # The kernel computes the factor if it is not known, unless LAPACK is faster.
         is_known = curvature._factor is not None or len(curvature.core) >= BLOCKED
-        view = curvature._rows, curvature.core, self._ridge() if is_known else _NO_ROWS
-        action, margin, scored, image, ridge = choose_by_sketch(*given, *view, numbers)
-        if ridge.size:
-            curvature._factor = ridge.T
+        view = curvature._rows, curvature.core, self._upper() if is_known else _NO_ROWS
+        action, margin, scored, image, upper = choose_by_sketch(*given, *view, numbers)
+        if upper.size:
+            curvature._factor = upper.T
         return action, margin, scored, image
 
     def _bonus_numbers(self, beta: float) -> Numbers:
@@ -224,7 +226,7 @@ class CompiledPolicy(OptimisticPolicy):
         curvature = self._curvature
         return type(curvature) is DenseCurvature and curvature.few_features(actions) is not None
 
-    def _ridge(self) -> Array:
+    def _upper(self) -> Array:
         """The upper Cholesky factor R of `Sketch`, with contiguous rows: the transpose of the stored one."""
         sketch = self.curvature
         if sketch._factor is None:
@@ -235,8 +237,8 @@ class CompiledPolicy(OptimisticPolicy):
                 upper, definite = algebra.cholesky(sketch.core, rank, -sketch.ridge)
                 if definite:  # Otherwise LAPACK tries below, and raises if it fails too.
                     sketch._factor = upper.T
-        ridge: Array = sketch._ridge_factor().T if sketch._factor is None else sketch._factor.T
-        return ridge
+        factor: Array = sketch._ridge_factor().T if sketch._factor is None else sketch._factor.T
+        return factor
 
     def _learn(self, action: Array, outcome: int) -> Learned:
         action, image = _writable(action), self._image_of(action)
@@ -281,7 +283,7 @@ class CompiledPolicy(OptimisticPolicy):
         """The update by a single kernel, or None if it has to be done in several parts."""
         sketch = self.curvature
         size = sketch.sketch_size if sketch._is_due() else sketch.rank_bound + 1
-        view = sketch._rows, sketch.core, self._ridge()
+        view = sketch._rows, sketch.core, self._upper()
         state, parameter, core, discarded = step_and_shrink(
             *view, self._parameter, action, image, outcome, self._numbers(), size
         )
@@ -313,7 +315,7 @@ class CompiledPolicy(OptimisticPolicy):
     def _step(self, action: Array, image: Array, outcome: int) -> Step:
         """The projected step, with the new core in the joint basis."""
         sketch, wide, parameter = self.curvature, self._is_wide(), self.parameter
-        view, numbers = (sketch._rows, sketch.core, self._ridge()), self._numbers()
+        view, numbers = (sketch._rows, sketch.core, self._upper()), self._numbers()
         taken = None if wide else step(*view, parameter, action, image, outcome, numbers)
         if taken is None or taken.state in (WITHOUT_FRAME, NOT_PROJECTED):
             inside, fresh, outside = (sketch._split if wide else sketch._split_carefully)(action, image)
@@ -350,11 +352,11 @@ class CompiledPolicy(OptimisticPolicy):
         def resolvent_at(multiplier: float) -> Resolvent:
             shifted = taken.core.copy()
             add_to_diagonal(shifted, lam + multiplier)
-            ridge = cholesky(shifted)
+            factor = cholesky(shifted)
 
             def solve(vector: Array) -> Array:
                 solution: Array = vector / (lam + multiplier)
-                solution[:-1] = cholesky_solve(ridge, vector[None, :-1])[0]
+                solution[:-1] = cholesky_solve(factor, vector[None, :-1])[0]
                 return solution
 
             return solve
@@ -436,7 +438,7 @@ class CompiledPolicy(OptimisticPolicy):
         parameter, multiplier, _ = curvature.newton_step(frame, self.parameter, residual, factor, *numbers)
         factor = loss_at(parameter, action, 0).factor
         if isinstance(curvature, DiagonalCurvature):
-            curvature._check_regularization(frame, factor)
+            check_hessian(curvature.ridge, factor, action)
         return parameter, multiplier, factor
 
     def _step_by_inverse(self, action: Array, image: Array, outcome: int) -> tuple[Array, float]:
@@ -485,9 +487,18 @@ def _writable(array: Array) -> Array:
     return array if array.flags.behaved else array.copy()
 
 
+class _Compiling(CompiledPolicy):
+    """The policy whose rounds compile the kernels."""
+
+    _waits = False
+
+
 @cache
 def compile_kernels() -> None:
-    """Compile all kernels by playing a tiny problem, so that no later round waits for the compiler."""
+    """Compile the kernels by playing a tiny problem, so that no later round waits for the compiler.
+
+    Those of sparse actions are not among them: they are compiled when the first such action is played.
+    """
     settings: dict[str, Any] = {"step_size": 5.0, "norm_bound": 0.5, "radius": ConstantRadius(0.1)}
     identity = np.eye(_TINY)
     for n_outcomes in (1, 2):
@@ -497,7 +508,7 @@ def compile_kernels() -> None:
             DiagonalCurvature(n_outcomes, _TINY, 1.0),
             FrequentDirections(n_outcomes, _TINY, 1.0, sketch_size=2),
         ):
-            policy = CompiledPolicy(curvature, np.ones(n_outcomes), **settings)
+            policy = _Compiling(curvature, np.ones(n_outcomes), **settings)
             for actions in identity[np.arange(2 * _TINY)[:, None] % _TINY - np.arange(2)]:
                 policy.update(actions[policy.select(actions)], 0)
             policy.update(np.zeros(_TINY), 0)  # an action for which a kernel finds no frame
@@ -507,7 +518,7 @@ def compile_kernels() -> None:
     movement(policy.parameter, policy.parameter, identity[0], 0, 1.0, 0.0)
     observed_surplus(np.zeros(2), np.zeros(2), 0, np.eye(2), 1.0, 0.0, 1.0, 1.0)
     sketch = policy.curvature
-    view = Sketch(sketch._rows, sketch.core, policy._ridge())
+    view = Sketch(sketch._rows, sketch.core, policy._upper())
     frame = Frame(np.zeros_like(view.core[:2]), np.empty((2, 0)))
     taken = Step(NOT_PROJECTED, 2.0 * policy.parameter, 0.0, view.core, 0.0)
     policy._projected(view, frame, taken, identity[0])

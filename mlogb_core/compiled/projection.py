@@ -32,7 +32,7 @@ def project_in_krylov_space(core: Array, local: Array, rest: float, settings: Se
     multiplier = 0.0
     for j in range(size):
         old, new = vectors[j], vectors[j + 1]
-        axpy(settings.regularization, old, new)
+        axpy(settings.ridge, old, new)
         add_products(core, 0, n, old[:n], new[:n])
         diagonal[j] = dot(old, new)
         for _ in range(2):
@@ -46,7 +46,7 @@ def project_in_krylov_space(core: Array, local: Array, rest: float, settings: Se
             if not root.settled:
                 break
             multiplier = root.multiplier
-            bound = settings.roundoff * settings.norm_bound * (settings.regularization + multiplier)
+            bound = settings.roundoff * settings.norm_bound * (settings.ridge + multiplier)
             if complete or length * abs(root.point[j]) <= bound:
                 projected = np.zeros(n)
                 add_rows(root.point, vectors, 0, n, projected)

@@ -32,10 +32,10 @@ def step_by_ridge(
     scale = 1.0 / math.sqrt(square) if square > 0.0 else 0.0
     loss = loss_at(parameter, action, outcome)
     largest = largest_column(loss.factor) * square
-    weights = step_weights(np.eye(K) * (square / settings.regularization), loss, settings.step_size)
+    weights = step_weights(np.eye(K) * (square / settings.ridge), loss, settings.step_size)
     point = parameter.copy()
     for i in range(K):
-        axpy(-settings.step_size * weights[i] / settings.regularization, action, point[i])
+        axpy(-settings.step_size * weights[i] / settings.ridge, action, point[i])
     vector = point.reshape(-1)
     total = dot(vector, vector)
     if not math.isfinite(total):
@@ -50,7 +50,7 @@ def step_by_ridge(
         if not projection.settled:
             return NOT_PROJECTED, point, 0.0, 0.0, largest
         multiplier = projection.multiplier
-        kept = settings.regularization / (settings.regularization + multiplier)
+        kept = settings.ridge / (settings.ridge + multiplier)
         point *= kept
         for i in range(K):
             axpy(scale * (projection.point[i] - kept * local[i]), action, point[i])

@@ -19,7 +19,7 @@ _EPS = float(np.finfo(np.float64).eps)
 def step_and_shrink(
     rows: Array,
     core: Array,
-    ridge: Array,
+    upper: Array,
     parameter: Array,
     action: Array,
     image: Array,
@@ -33,11 +33,11 @@ def step_and_shrink(
     `DONE`, the sketch is as it was, and the round is to be played in several parts: also where an error is to
     be raised, or where the weakest directions are not certain.
     """
-    taken, settings = step(rows, core, ridge, parameter, action, image, outcome, numbers), Settings(*numbers)
+    taken, settings = step(rows, core, upper, parameter, action, image, outcome, numbers), Settings(*numbers)
     n = taken.core.shape[0]
     if taken.state != DONE:
         return taken.state, taken.parameter, taken.core, 0.0
-    if n > size + LANES or not _EPS * taken.largest <= settings.regularization:
+    if n > size + LANES or not _EPS * taken.largest <= settings.ridge:
         return NOT_SHRUNK, taken.parameter, taken.core, 0.0
     if n <= size:
         return DONE, taken.parameter, taken.core, 0.0

@@ -99,7 +99,8 @@ class CompiledFeatures(SparseFeatures):
 
     def rebuild(self, directions: Array, n_state: int) -> Array:
         """Keep the given directions of the coordinates; see `SparseFeatures.rebuild`."""
-        self._newest[self._features[: self._starts[self.recent]]] = -1
+        listed = self._features[: self._starts[self._listed]]
+        self._newest[listed] = -1
         self._listed = 0
         return super().rebuild(directions, n_state)
 

@@ -44,7 +44,7 @@ from mlogb_core.compiled.vectors import (
 def step(
     rows: Array,
     core: Array,
-    ridge: Array,
+    upper: Array,
     parameter: Array,
     action: Array,
     image: Array,
@@ -57,7 +57,7 @@ def step(
     columns, the kernel computes the fresh directions, their overlap with the basis, the point before its
     projection and, if that may lie outside the ball, its coordinates.
     """
-    sketch, played, settings = Sketch(rows, core, ridge), Played(action, image, outcome), Settings(*numbers)
+    sketch, played, settings = Sketch(rows, core, upper), Played(action, image, outcome), Settings(*numbers)
     (K, d), rank = parameter.shape, core.shape[0]
     n, inside = rank + K, image
     triangle, share = _outside(played, settings)
@@ -222,7 +222,7 @@ def _finish(
             if not projection.settled:
                 return Step(NOT_PROJECTED, point.reshape((K, d)), 0.0, core, 0.0)
             multiplier = projection.multiplier
-            scale = settings.regularization / (settings.regularization + multiplier)
+            scale = settings.ridge / (settings.ridge + multiplier)
             change = projection.point - scale * local
             point *= scale
             _add_combination(change, sketch.rows, point)
@@ -248,19 +248,19 @@ def _direction(sketch: Sketch, frame: Frame, loss: Loss, settings: Settings) -> 
     K, r = frame.inside.shape
     solved, block = frame.inside.copy(), np.empty((K, K))
     for i in range(K):
-        forward(sketch.ridge, solved[i])
+        forward(sketch.upper, solved[i])
         for j in range(i + 1):
             entry = dot(solved[i], solved[j])
-            entry += dot(frame.outside[i], frame.outside[j]) / settings.regularization
+            entry += dot(frame.outside[i], frame.outside[j]) / settings.ridge
             block[i, j] = block[j, i] = entry
     for i in range(K):
-        backward(sketch.ridge, solved[i])
+        backward(sketch.upper, solved[i])
     weights = step_weights(block, loss, settings.step_size)
     direction = np.zeros(r + frame.outside.shape[1])
     for i in range(K):
         scale = -settings.step_size * weights[i]
         axpy(scale, solved[i], direction[:r])
-        axpy(scale / settings.regularization, frame.outside[i], direction[r:])
+        axpy(scale / settings.ridge, frame.outside[i], direction[r:])
     return direction
 
 

@@ -1,4 +1,4 @@
-"""The few smallest eigenpairs of a core, which a shrink needs for K > 1.
+"""The few smallest eigenpairs of a core, for a shrink by several directions.
 
 LAPACK's driver takes similar steps: a tridiagonal matrix by Householder's reflectors, its eigenvalues by
 bisection, their vectors by inverse iteration. For one small matrix most of its time is spent between short
@@ -32,7 +32,7 @@ _ROUGHLY = 1e-6  # relative to the size, the intervals from which almost all ite
 #: the last one twice, which removes what cancellation has left.
 _PASSES = (1, 1, 2)
 _ROW = 4 * LANES  # numbers of one row of the equations that are solved side by side
-_TINY = 1e-30  # relative to the trace, far below roundoff: no reflector is needed, and a zero does no harm
+_TINY = 1e-30  # relative to the trace, far below roundoff: what is smaller counts as 0, and a 0 as this
 
 
 @kernel

@@ -254,7 +254,7 @@ class Curvature(Owned, ABC, Generic[Frame]):
 
     @abstractmethod
     def spectrum(self) -> Array:
-        r"""Eigenvalues of Z minus the ridge, decreasing, without the zeros that exceed the rank."""
+        r"""Eigenvalues of Z minus the ridge, decreasing; a sketch leaves out the zeros outside its basis."""
 
     def largest_eigenvalue(self) -> float:
         """The first value of `spectrum`, or 0 if it is empty."""
@@ -365,6 +365,12 @@ def inverse_change(block: Array, solved: Array, factor: Array) -> Array:
     inner = factor.T @ block @ factor
     add_to_diagonal(inner, 1.0)
     return np.asarray(invert_triangle(cholesky(inner)) @ (factor.T @ solved))
+
+
+def check_hessian(regularization: float, factor: Array, action: Array) -> None:
+    r"""`check_regularization` for one Hessian :math:`F F^\top \otimes x x^\top`: their sum is not known."""
+    columns = np.square(factor).sum(axis=0).max()
+    check_regularization(regularization, float(columns * (action @ action)))
 
 
 def check_regularization(regularization: float, largest: float) -> None:

@@ -18,7 +18,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from mlogb_core._linalg import length
 from mlogb_core._validation import Array, as_matrix, take
-from mlogb_core.curvature.base import Curvature, Step, check_regularization, inverse_change, step_weights
+from mlogb_core.curvature.base import Curvature, Step, check_hessian, inverse_change, step_weights
 from mlogb_core.projection import project_by_lanczos
 
 # Up to this many vectors are multiplied one at a time, reading one triangle, which is faster than all at
@@ -153,7 +153,7 @@ class DenseCurvature(Curvature[DenseFrame]):
         :math:`U = H^{-1} X F (I + \eta F^\top A F)^{-1/2}` up to rotation.
         """
         self.check_order(frame)
-        self._check_regularization(frame, factor)
+        check_hessian(self.regularization, factor, frame.action)
         weights = step_weights(frame.block, residual, factor, step_size)
         point = parameter.reshape(-1) - step_size * (weights @ frame.solved)
         if length(point) <= norm_bound:
@@ -176,7 +176,7 @@ class DenseCurvature(Curvature[DenseFrame]):
             If :math:`\lambda` is below the roundoff of the new Hessian.
         """
         self.check_order(frame)
-        self._check_regularization(frame, factor)
+        check_hessian(self.regularization, factor, frame.action)
         change = inverse_change(frame.block, frame.solved, factor)
         dsyrk(-1.0, change.T, beta=1.0, c=self.inverse, lower=1, overwrite_c=1)
         self.updates += 1
@@ -208,9 +208,9 @@ class DenseCurvature(Curvature[DenseFrame]):
         Notes
         -----
         Lanczos' method multiplies by H, which is done by solving with a Cholesky factor of
-        :math:`H^{-1}`. The factor takes a quarter of the arithmetic of all eigenvalues, and takes it in
-        products of matrices. In :math:`H^{-1}` itself the wanted eigenvalue is the smallest, where the others
-        lie close together, so that the method would converge slowly.
+        :math:`H^{-1}`. The factorisation takes a quarter of the operations that all eigenvalues take, and
+        does them in products of matrices, which are fast. In :math:`H^{-1}` itself the wanted eigenvalue is
+        the smallest, where the others lie close together, so that the method would converge slowly.
         """
         size = self.rank_bound
         if size <= _ALL:
@@ -247,11 +247,6 @@ class DenseCurvature(Curvature[DenseFrame]):
         columns[np.arange(places.size), places] *= 0.5  # The diagonal is in both.
         products = actions[:, used] @ columns.reshape(K, used.size, K * d)
         return np.asarray(products.transpose(1, 0, 2))
-
-    def _check_regularization(self, frame: DenseFrame, factor: Array) -> None:
-        """Compare the ridge with a lower bound of one Hessian's largest eigenvalue: the sum is not stored."""
-        columns = np.square(factor).sum(axis=0).max()
-        check_regularization(self.regularization, float(columns * (frame.action @ frame.action)))
 
     def _symmetric(self) -> Array:
         lower = np.tril(self.inverse)

@@ -13,7 +13,7 @@ import numpy as np
 
 from mlogb_core._linalg import add_to_diagonal, length, solve
 from mlogb_core._validation import Array, as_matrix, take
-from mlogb_core.curvature.base import Curvature, Step, check_regularization, step_weights
+from mlogb_core.curvature.base import Curvature, Step, check_hessian, step_weights
 from mlogb_core.projection import Resolvent, project_onto_ball
 
 
@@ -112,7 +112,7 @@ class DiagonalCurvature(Curvature[DiagonalFrame]):
         where :math:`A_\nu` is diagonal.
         """
         self.check_order(frame)
-        self._check_regularization(frame, factor)
+        check_hessian(self.ridge, factor, frame.action)
         action, diagonal = frame.action, self.diagonal
         weights = step_weights(frame.block, residual, factor, step_size)
         point = parameter - step_size * weights[:, None] * (action / diagonal)
@@ -148,7 +148,7 @@ class DiagonalCurvature(Curvature[DiagonalFrame]):
             If :math:`\lambda` is below the roundoff of the new Hessian.
         """
         self.check_order(frame)
-        self._check_regularization(frame, factor)
+        check_hessian(self.ridge, factor, frame.action)
         self._add_diagonal(np.square(factor).sum(axis=1), frame.action)
 
     @np.errstate(under="ignore")
@@ -178,11 +178,6 @@ class DiagonalCurvature(Curvature[DiagonalFrame]):
         r"""Add the diagonal of :math:`J \otimes x x^\top`, given that of J, and count the round."""
         self.diagonal += np.multiply.outer(entries, np.square(action))
         self.updates += 1
-
-    def _check_regularization(self, frame: DiagonalFrame, factor: Array) -> None:
-        """Compare the ridge with a lower bound of one Hessian's largest eigenvalue."""
-        columns = np.square(factor).sum(axis=0).max()
-        check_regularization(self.ridge, float(columns * (frame.action @ frame.action)))
 
     def _start(self, point: Array, norm_bound: float) -> float:
         """A lower bound of the multiplier, as in `LowRankCurvature`: a Newton step with the slope of Z."""

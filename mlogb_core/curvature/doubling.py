@@ -89,7 +89,7 @@ class DoublingFrequentDirections(GrowingFrequentDirections):
         return count
 
     def _end_round(self, core: Array, discarded: float = 0.0) -> None:
-        """Keep the new core, in as many further phases as its order asks for."""
+        """Keep the new core. Until there is room for its order, m doubles and another phase begins."""
         size, phase = self.sketch_size, self.phase
         while len(core) > size:
             size, phase = 2 * size, phase + 1

@@ -126,7 +126,8 @@ class DyadicFrequentDirections(LowRankCurvature):
         sketch.block = as_integer("block", take(state, "block"), minimum=0)
         sketch._reserve()
         basis, frozen, columns = (as_finite(n, take(state, n)) for n in ("basis", "frozen", "columns"))
-        length, rank, f = sketch._rows.shape[1], len(basis), len(frozen)
+        length = sketch._rows.shape[1]
+        rank, f = (array.shape[0] if array.ndim else -1 for array in (basis, frozen))
         fits = basis.shape == (rank, length) and frozen.shape == (f, f) and f <= rank <= sketch.rank_bound
         if not fits or columns.ndim != 2 or len(columns) != rank:
             raise ValueError(

@@ -1,7 +1,7 @@
 r"""A ridge that grows with the trace of the Hessians: :math:`Z_t = \lambda_t I`, one number.
 
-The first-order policy that adapts its step to the stream, as AdaGrad-Norm does. It is the control for every
-sketch: what it does as well needs no directions.
+With it a policy is a first-order method that adapts its step to the stream, as AdaGrad-Norm does. It is the
+baseline for every sketch: where it plays as well, no directions are needed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from mlogb_core._linalg import length
 from mlogb_core._validation import Array, as_non_negative, as_positive, squared_lengths, take
-from mlogb_core.curvature.base import Curvature, check_regularization
+from mlogb_core.curvature.base import Curvature, check_hessian, check_regularization
 from mlogb_core.curvature.diagonal import DiagonalCurvature, DiagonalFrame, diagonal_matrices
 
 
@@ -86,7 +86,7 @@ class GrowingRidge(DiagonalCurvature):
             If the ridge is below the roundoff of the new Hessian, or overflows.
         """
         self.check_order(frame)
-        self._check_regularization(frame, factor)
+        check_hessian(self.ridge, factor, frame.action)
         self._end_round(float(np.square(factor).sum() * (frame.action @ frame.action)))
 
     def spectrum(self) -> Array:

@@ -326,7 +326,7 @@ class LowRankCurvature(Curvature[LowRankFrame]):
         -----
         Paper: `eq:oful-mlogb-W-gradient`, `lem:fd-oful-mlogb-efficient-W-update`, where an SVD of a
         Kd x (m+K) matrix comes first. Here the step needs a K x K solve, and a projection takes a Cholesky
-        factor of order r + k for each of the one or two values of the multiplier that are tried.
+        factor of order r + k + 1 for each of the one or two values of the multiplier that are tried.
         """
         self.check_order(frame)
         weights = step_weights(frame.block, residual, factor, step_size)

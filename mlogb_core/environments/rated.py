@@ -56,10 +56,10 @@ class RatedEnvironment:
         self.n_features = as_integer("n_features", n_features, minimum=1)
         self.rewards = as_rewards(rewards)
         self.n_candidates = as_integer("n_candidates", n_candidates, minimum=1)
-        n = len(self._indices)
-        if self._indices.ndim != 2 or outcomes.shape != (n,) or groups.shape != (n,) or not n:
+        n = self._indices.shape[:1]
+        if self._indices.ndim != 2 or outcomes.shape != n or groups.shape != n or not self._indices.size:
             raise ValueError(
-                "indices, outcomes and groups must have shapes (n, p), (n,) and (n,) with n >= 1, "
+                "indices, outcomes and groups must have shapes (n, p), (n,) and (n,) with n, p >= 1, "
                 f"got {self._indices.shape}, {outcomes.shape} and {groups.shape}"
             )
         for name, array, low, high in (

@@ -59,6 +59,8 @@ class SyntheticEnvironment:
         self.n_features = as_integer("n_features", n_features, minimum=1)
         self.rewards = as_rewards(rewards)
         self.parameter_norm = as_positive("parameter_norm", parameter_norm)
+        if np.shape(n_actions) != (2,):
+            raise ValueError(f"n_actions must be a pair of integers, got {n_actions!r}")
         smallest = as_integer("n_actions[0]", n_actions[0], minimum=1)
         self.n_actions = smallest, as_integer("n_actions[1]", n_actions[1], minimum=smallest)
         self.decay = as_non_negative("decay", decay)

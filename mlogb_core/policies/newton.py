@@ -36,7 +36,7 @@ from mlogb_core._validation import (
 from mlogb_core.choice import TIE_TOLERANCE
 from mlogb_core.curvature import Curvature
 from mlogb_core.curvature.base import curvature_class
-from mlogb_core.link import jacobian_factor, loss_residual, outcome_probabilities
+from mlogb_core.link import finite_probabilities, jacobian_factor, loss_residual
 from mlogb_core.observed import PlayedRound
 from mlogb_core.radius import Progress, Radius, is_radius, radius_from
 
@@ -54,7 +54,7 @@ class Learned(NamedTuple):
     parameter : (K, d) array
         The new parameter.
     movement : (float, float)
-        The two lengths of `movement`, or zeros if the radius does not need them.
+        The two squared lengths of `movement`, or zeros if the radius does not need them.
     coordinates : array or None
         Coordinates of the parameter, if the curvature keeps track of them.
     surplus : float
@@ -146,12 +146,16 @@ class NewtonPolicy(Owned, ABC):
 
     @property
     def parameter(self) -> Array:
-        """W, (K, d), at first 0. To change it, assign another array, since its entries may be read-only."""
+        """W, (K, d), at first 0. To change it, assign another array, which is checked and copied.
+
+        Its entries may be read-only.
+        """
         return self._parameter
 
     @parameter.setter
-    def parameter(self, value: Array) -> None:
-        self._parameter = value
+    def parameter(self, value: ArrayLike) -> None:
+        shape = self._curvature.n_outcomes, self._curvature.n_features
+        self._parameter = as_matrix("parameter", value, shape).copy()
         self._coordinates = None
 
     @property
@@ -225,9 +229,9 @@ class NewtonPolicy(Owned, ABC):
         ValueError
             If the action has the wrong shape or is not finite, or the outcome is out of range.
         ArithmeticError
-            If the regularization is too small for double precision, or a factorisation fails; the message
-            names the round. After either exception the policy is unchanged. An interrupt from outside can
-            come between two of its assignments.
+            If the regularization is too small for double precision, the logits overflow, or a factorisation
+            fails; the message names the round. After either exception the policy is unchanged. An interrupt
+            from outside can come between two of its assignments.
         """
         action = as_vector("action", action, self._curvature.n_features)
         outcome = as_outcome(outcome, self._curvature.n_outcomes)
@@ -329,8 +333,7 @@ class NewtonPolicy(Owned, ABC):
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         """Set what the rounds have changed, other than the curvature, from a state."""
-        shape = (self.curvature.n_outcomes, self.curvature.n_features)
-        self.parameter = as_matrix("parameter", take(state, "parameter"), shape).copy()
+        self.parameter = take(state, "parameter")
         self.rounds = as_integer("rounds", take(state, "rounds"), minimum=0)
         self.margin = as_margin("margin", take(state, "margin"))
         self.smallest_margin = as_margin("smallest_margin", take(state, "smallest_margin"))
@@ -356,7 +359,7 @@ class NewtonPolicy(Owned, ABC):
     def _learn(self, action: Array, outcome: int) -> Learned:
         """Take the step for an outcome and add the new Hessian to the curvature."""
         curvature, parameter = self._curvature, self._parameter
-        probabilities = outcome_probabilities(np.dot(parameter, action))
+        probabilities = finite_probabilities(np.dot(parameter, action))
         residual, factor = loss_residual(probabilities, outcome), jacobian_factor(probabilities)
         frame = curvature.frame(action, self._image_of(action))
         new, multiplier, coordinates = curvature.newton_step(
@@ -365,8 +368,8 @@ class NewtonPolicy(Owned, ABC):
         moved = 0.0, 0.0
         if self.radius.needs_movement:
             moved = movement(parameter, new, action, residual, factor, self.step_size, multiplier)
+        added = jacobian_factor(finite_probabilities(np.dot(new, action)))
         surplus = self._surplus_of(action, outcome, new, moved[1])
-        added = jacobian_factor(outcome_probabilities(np.dot(new, action)))
         return Learned(new, moved, curvature.add(frame, added, coordinates), surplus)
 
     @property
@@ -407,7 +410,7 @@ class NewtonPolicy(Owned, ABC):
 def movement(
     old: Array, new: Array, action: Array, residual: Array, factor: Array, step_size: float, multiplier: float
 ) -> tuple[float, float]:
-    r"""The two lengths of a projected Newton step that the theorem's radius adds up.
+    r"""The two squared lengths of a projected Newton step that the theorem's radius adds up.
 
     .. math:: \|\Delta x\|_2^2, \qquad
               \|\Delta\|_Z^2 = -\eta\, u^\top \Delta x - \nu \langle W_{+}, \Delta\rangle

@@ -16,7 +16,7 @@ from mlogb_core._validation import Array, as_actions, as_finite, as_non_negative
 from mlogb_core.choice import Choice, choose, choose_pruned
 from mlogb_core.curvature.low_rank import LowRankCurvature
 from mlogb_core.explanation import Explanation, probability_bounds
-from mlogb_core.link import expected_reward, jacobian, outcome_probabilities
+from mlogb_core.link import expected_reward, finite_probabilities, jacobian
 from mlogb_core.policies.newton import NewtonPolicy
 from mlogb_core.propensity import Propensities
 
@@ -99,12 +99,17 @@ class OptimisticPolicy(NewtonPolicy):
         ------
         ValueError
             If the actions have the wrong shape or are not finite.
+        ArithmeticError
+            If the logits overflow, for K >= 2.
         """
         return self.scores_of(*as_actions(actions, self.curvature.n_features))
 
     @np.errstate(under="ignore")
     def scores_of(self, actions: Array, squares: Array) -> Array:
-        """`scores` for checked actions whose squared lengths are known, even where a part is left out."""
+        """`scores` for checked actions and the squared lengths of the whole actions.
+
+        Where actions are given in coordinates, their part outside of these enters through the length alone.
+        """
         estimate = self._estimate(actions, squares)
         beta = self.beta
         if beta == 0.0:
@@ -139,7 +144,7 @@ class OptimisticPolicy(NewtonPolicy):
 
     @np.errstate(under="ignore")
     def explain_of(self, actions: Array, squares: Array, interval_beta: float | None = None) -> Explanation:
-        """`explain` for checked actions whose squared lengths are known, even where a part is left out."""
+        """`explain` for checked actions and the squared lengths of the whole actions; see `scores_of`."""
         estimate = self._estimate(actions, squares)
         beta = self.beta
         radius = beta if interval_beta is None else as_non_negative("interval_beta", interval_beta)
@@ -147,7 +152,7 @@ class OptimisticPolicy(NewtonPolicy):
         first, second = self._bonus_parts(beta, estimate.slopes, blocks)
         score = estimate.value + (first + second)
         logits = np.dot(estimate.actions, self.parameter.T)
-        probabilities = outcome_probabilities(logits)
+        probabilities = finite_probabilities(logits)
         return Explanation(
             choose(score, self.tie_tolerance).action,
             expected_reward(probabilities, self.rewards),
@@ -196,7 +201,7 @@ class OptimisticPolicy(NewtonPolicy):
 
     @np.errstate(over="ignore", under="ignore")
     def select_among(self, actions: Array, squares: Array) -> int:
-        """`select` for checked actions whose squared lengths are known, even where a part is left out."""
+        """`select` for checked actions and the squared lengths of the whole actions; see `scores_of`."""
         try:
             choice, self.evaluated, self._selected = self._best(self._estimate(actions, squares))
         except (ArithmeticError, LinAlgError) as error:
@@ -266,7 +271,7 @@ class OptimisticPolicy(NewtonPolicy):
         logits = np.dot(actions, self._parameter.T)
         if self._curvature.n_outcomes == 1:
             return Estimate(actions, squares, logits[:, 0], logits)
-        probabilities = outcome_probabilities(logits)
+        probabilities = finite_probabilities(logits)
         slopes = jacobian(probabilities) @ self.rewards
         return Estimate(actions, squares, expected_reward(probabilities, self.rewards), slopes)
 

@@ -13,7 +13,7 @@ from scipy.linalg import LinAlgError
 from mlogb_core._state import as_generator, generator_from, generator_state
 from mlogb_core._validation import Array, as_actions, as_integer
 from mlogb_core.choice import Choice, choose
-from mlogb_core.link import expected_reward, outcome_probabilities
+from mlogb_core.link import expected_reward, finite_probabilities
 from mlogb_core.policies.newton import NewtonPolicy
 from mlogb_core.propensity import Propensities, difference_deviation
 
@@ -124,7 +124,7 @@ class ThompsonPolicy(NewtonPolicy):
         """The expected rewards under a parameter, or the logits for K = 1, which order them alike."""
         logits = np.dot(actions, parameter.T)
         single = self.curvature.n_outcomes == 1
-        return logits[:, 0] if single else expected_reward(outcome_probabilities(logits), self.rewards)
+        return logits[:, 0] if single else expected_reward(finite_probabilities(logits), self.rewards)
 
     def _options(self) -> dict[str, Any]:
         return super()._options() | {"rng": generator_state(self.rng)}

@@ -65,12 +65,14 @@ class ScoringPolicy(Owned, ABC):
 
     @np.errstate(over="ignore", under="ignore", invalid="ignore")
     def scores(self, actions: ArrayLike) -> Array:
-        """The scores of all the actions, (n,): in reward units, or in logits for a `binary` method.
+        """The scores of all the actions, (n,): in units of the reward or, as a rule for K = 1, in logits.
 
         Raises
         ------
         ValueError
             If the actions have the wrong shape or are not finite.
+        ArithmeticError
+            If the logits overflow, for K >= 2.
         """
         return self._scores(as_actions(actions, self.n_features)[0])
 
@@ -103,7 +105,8 @@ class ScoringPolicy(Owned, ABC):
         ValueError
             If the action has the wrong shape or is not finite, or the outcome is out of range.
         ArithmeticError
-            If a factorisation fails; the message names the round.
+            If a factorisation fails; the message names the round. The policy must not be used any further:
+            unlike a `NewtonPolicy` it may have kept part of the round.
         """
         action, outcome = as_vector("action", action, self.n_features), as_outcome(outcome, self.n_outcomes)
         try:
@@ -172,11 +175,14 @@ class Rival(ScoringPolicy):
     @property
     @abstractmethod
     def progress(self) -> Progress:
-        """What a given `radius` may depend on; the step size is NaN, since no policy here takes steps."""
+        """What a given `radius` may depend on; the step size is NaN, as rules that are accepted need none."""
 
 
 class Unsaved:
-    """A rival whose base class saves its state; this one does not, since it is made from other arguments."""
+    """Mixin for a rival over a policy that saves its state, from which this rival could not be made again.
+
+    Its constructor takes other arguments, which the state does not hold.
+    """
 
     def state_dict(self) -> dict[str, Any]:
         """Raise an error that names what to do."""

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from mlogb_core._validation import Array, as_non_negative, as_positive
 from mlogb_core.curvature import DenseCurvature
-from mlogb_core.link import expected_reward, jacobian, jacobian_factor, outcome_probabilities
+from mlogb_core.link import expected_reward, finite_probabilities, jacobian, jacobian_factor
 from mlogb_core.radius import Progress
 from mlogb_core.rivals.base import Rival
 from mlogb_core.rivals.likelihood import Observations, fit, inverse_hessian
@@ -165,7 +165,7 @@ class BatchRival(Rival):
         """Scores without a bonus, and the (n, K) gradients of the reward in the logits; logits for K = 1."""
         if self.n_outcomes == 1:
             return logits[:, 0], np.ones_like(logits)
-        probabilities = outcome_probabilities(logits)
+        probabilities = finite_probabilities(logits)
         return expected_reward(probabilities, self.rewards), jacobian(probabilities) @ self.rewards
 
 
@@ -190,8 +190,7 @@ class SecondOrderRival(BatchRival):
         self, n_features: int, rewards: ArrayLike, *, second_order: float | None = None, **options: Any
     ) -> None:
         super().__init__(n_features, rewards, **options)
-        bound = 0.5 * float(self.rewards.sum()) if second_order is None else second_order
-        self.second_order = as_non_negative("second_order", bound)
+        self.second_order = as_second_order(second_order, self.rewards)
         self._log_determinant = self.rewards.size * self.n_features * math.log(self.regularization)
         self._curvature = DenseCurvature(self.n_outcomes, self.n_features, self.regularization)
 
@@ -217,18 +216,28 @@ class SecondOrderRival(BatchRival):
 
     def _extend(self, action: Array) -> None:
         frame = self._curvature.frame(action)
-        factor = jacobian_factor(outcome_probabilities(np.dot(self._estimate, action)))
-        inner = np.eye(self.n_outcomes) + factor.T @ frame.block @ factor
-        self._log_determinant += float(np.linalg.slogdet(inner).logabsdet)
+        factor = jacobian_factor(finite_probabilities(np.dot(self._estimate, action)))
+        self._log_determinant += log_det_increment(frame.block, factor)
         self._curvature.add(frame, factor)
 
     def _refit(self) -> None:
         super()._refit()
         actions = self._observations.actions
-        probabilities = outcome_probabilities(np.dot(actions, self._estimate.T))
+        probabilities = finite_probabilities(np.dot(actions, self._estimate.T))
         self._curvature.inverse, self._log_determinant = inverse_hessian(
             probabilities, actions, self.regularization
         )
+
+
+def as_second_order(value: Any, rewards: Array) -> float:
+    """Return `second_order` as a float >= 0; None stands for half the sum of the rewards."""
+    return as_non_negative("second_order", 0.5 * float(rewards.sum()) if value is None else value)
+
+
+def log_det_increment(block: Array, factor: Array) -> float:
+    r"""By how much a round raises :math:`\ln\det H`: :math:`\ln\det(I + F^\top AF)`."""
+    inner = np.eye(len(factor)) + factor.T @ block @ factor
+    return float(np.linalg.slogdet(inner).logabsdet)
 
 
 def second_order_bonus(slopes: Array, blocks: Array, beta: float, second_order: float) -> Array:

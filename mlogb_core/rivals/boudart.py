@@ -8,11 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlogb_core._validation import Array, as_actions, as_integer, as_non_negative
+from mlogb_core._validation import Array, as_actions, as_integer
 from mlogb_core.curvature import DenseCurvature
-from mlogb_core.link import jacobian_factor, loss_residual, outcome_probabilities
+from mlogb_core.link import finite_probabilities, jacobian_factor, loss_residual
 from mlogb_core.rivals.base import positive_or
-from mlogb_core.rivals.batch import BatchRival, ball_radius, likelihood_ratio_width, second_order_bonus
+from mlogb_core.rivals.batch import (
+    BatchRival,
+    as_second_order,
+    ball_radius,
+    likelihood_ratio_width,
+    log_det_increment,
+    second_order_bonus,
+)
+from mlogb_core.rivals.glb_omd import descent_radius
 from mlogb_core.rivals.kappa import inverse_curvature
 
 # Phase 2 has logit ranges of at most 1, for which the mirror descent may take this step size, whatever S.
@@ -62,7 +70,7 @@ class Boudart(BatchRival):
     Attributes
     ----------
     exploring : bool
-        Whether the coming round belongs to phase 1.
+        Whether phase 1 goes on. It ends inside of the `select` or `scores` that finds its condition met.
 
     Raises
     ------
@@ -101,8 +109,7 @@ class Boudart(BatchRival):
         bounds = {"norm_bound": norm_bound, "feature_bound": feature_bound}
         lam = positive_or("regularization", regularization, 2.0 / ball_radius(**bounds) ** 2)
         super().__init__(n_features, rewards, regularization=lam, refit_growth=1.0, **bounds, **common)
-        bound = 0.5 * float(self.rewards.sum()) if second_order is None else second_order
-        self.second_order = as_non_negative("second_order", bound)
+        self.second_order = as_second_order(second_order, self.rewards)
         self.exploration = None if exploration is None else as_integer("exploration", exploration, minimum=0)
         self.kappa = inverse_curvature(self.n_outcomes, self._ball)
         self.exploring = True
@@ -127,9 +134,7 @@ class Boudart(BatchRival):
         r"""The squared width :math:`\beta_t` of phase 2: the theory's with the scale, or that of the rule."""
         if self.radius is not None:
             return self.radius.value(self.progress)
-        eta = _STEP_SIZE
-        growth = eta * (6.0 * eta + 1.0) * self._log_growth
-        return self.scale**2 * (self.gamma - 2.0 * eta * math.log(self.confidence) + growth)
+        return self.scale**2 * descent_radius(self.gamma, _STEP_SIZE, self.confidence, self._log_growth)
 
     def _scores(self, actions: Array) -> Array:
         self._check_fixed(actions)
@@ -181,14 +186,13 @@ class Boudart(BatchRival):
             return
         white = action @ self._root
         frame = self._curvature.frame(white)
-        probabilities = outcome_probabilities(self._logits(action, white))
+        probabilities = finite_probabilities(self._logits(action, white))
         residual, factor = loss_residual(probabilities, outcome), jacobian_factor(probabilities)
         self._moved = self._curvature.newton_step(
             frame, self._moved, residual, factor, _STEP_SIZE, math.sqrt(self.gamma)
         ).parameter
-        added = jacobian_factor(outcome_probabilities(self._logits(action, white)))
-        inner = np.eye(self.n_outcomes) + added.T @ frame.block @ added
-        self._log_growth += float(np.linalg.slogdet(inner).logabsdet)
+        added = jacobian_factor(finite_probabilities(self._logits(action, white)))
+        self._log_growth += log_det_increment(frame.block, added)
         self._curvature.add(frame, added)
 
     def _extend(self, action: Array) -> None:

@@ -14,7 +14,7 @@ from scipy.special import expit
 
 from mlogb_core._validation import Array
 from mlogb_core.curvature.base import Step
-from mlogb_core.link import jacobian_factor, outcome_probabilities
+from mlogb_core.link import finite_probabilities, jacobian_factor
 from mlogb_core.policies.newton import Learned
 from mlogb_core.radius import Progress
 from mlogb_core.rivals.logit import LogitOptimist, LogitRadius
@@ -96,8 +96,9 @@ class ECOLog(LogitOptimist):
             slope = _slope(lambda s: float(step_at(s).parameter[0] @ action), outcome, slope)
             step = step_at(slope)
         new = step.parameter
+        factor = jacobian_factor(finite_probabilities(new @ action))
         surplus = self._surplus_of(action, outcome, new, 0.0)
-        self.curvature.add(frame, jacobian_factor(outcome_probabilities(new @ action)))
+        self.curvature.add(frame, factor)
         return Learned(new, (0.0, 0.0), surplus=surplus)
 
     def _step(self, frame: Any, slope: float) -> Step:

@@ -1,8 +1,8 @@
 r"""Random play around the estimate of the library's Newton steps over a sketch, for any K.
 
 A round draws its action from a distribution that depends on the estimated rewards
-:math:`\hat r(x) = r^\top\sigma(W_tx)` alone. So the probability of every choice is known, as a log needs it
-on which other policies are to be evaluated. Subclasses choose the distribution.
+:math:`\hat r(x) = r^\top\sigma(W_tx)` alone. So the probability of every choice is known and can be
+recorded for the evaluation of other policies. Subclasses choose the distribution.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mlogb_core._state import as_generator
 from mlogb_core._validation import Array, as_actions, as_integer, as_non_negative, as_positive, as_rewards
 from mlogb_core.choice import TIE_TOLERANCE, Choice, choose
 from mlogb_core.curvature import FrequentDirections
-from mlogb_core.link import expected_reward, outcome_probabilities
+from mlogb_core.link import expected_reward, finite_probabilities
 from mlogb_core.policies import NewtonPolicy
 from mlogb_core.propensity import Propensities
 from mlogb_core.radius import ConstantRadius, theorem_parameters
@@ -132,9 +132,7 @@ class RandomizedPolicy(Unsaved, NewtonPolicy):
         with np.errstate(over="ignore", invalid="ignore"):
             logits = np.dot(checked, self.parameter.T)
         try:
-            if not np.isfinite(logits).all():
-                raise ArithmeticError("the logits overflow")
-            estimates = expected_reward(outcome_probabilities(logits), self.rewards)
+            estimates = expected_reward(finite_probabilities(logits), self.rewards)
             choice = choose(estimates, self.tie_tolerance)
         except ArithmeticError as error:
             raise self._named(error) from error

@@ -13,6 +13,22 @@ from mlogb_core.rivals.base import positive_or
 from mlogb_core.rivals.logit import LogitOptimist, LogitRadius
 
 
+def descent_radius(start: float, step_size: float, confidence: float, log_det: float) -> float:
+    r"""The squared radius of mirror descent, :math:`s + 2\eta\ln\frac1\delta + \eta(6\eta + 1)\ln\det`.
+
+    Parameters
+    ----------
+    start : float
+        s, the squared radius before the first step.
+    step_size, confidence : float
+        :math:`\eta` and :math:`\delta`.
+    log_det : float
+        The logarithm of the determinant of the Hessian, less that before the first step.
+    """
+    eta = step_size
+    return start - 2.0 * eta * math.log(confidence) + eta * (6.0 * eta + 1.0) * log_det
+
+
 @dataclass(frozen=True)
 class GLBOMDRadius(LogitRadius):
     r"""The squared radius of GLB-OMD.
@@ -31,9 +47,8 @@ class GLBOMDRadius(LogitRadius):
 
     def squared(self, progress: Progress, log_det: float) -> float:
         r""":math:`\beta_{t+1}`."""
-        eta = progress.step_size
         ridge = progress.regularization * progress.norm_bound**2
-        return ridge - 2.0 * eta * math.log(self.confidence) + eta * (6.0 * eta + 1.0) * log_det
+        return descent_radius(ridge, progress.step_size, self.confidence, log_det)
 
 
 class GLBOMD(LogitOptimist):

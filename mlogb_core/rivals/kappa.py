@@ -39,11 +39,12 @@ def inverse_curvature(n_outcomes: int, radius: float) -> float:
     Notes
     -----
     The logits :math:`Wx` of all :math:`\|W\|_F \le S` and :math:`\|x\| \le D` fill the ball of radius SD, so
-    that the bound is attained. For K >= 2 the maximum is searched on the sphere from one start for each
-    pattern of low, middle and high logits; the order of the outcomes does not matter.
-    :math:`1/\lambda_{\min}` is computed as the largest eigenvalue of :math:`\operatorname{diag}(1/p) +
-    \mathbf 1\mathbf 1^\top/p_0`, which loses no digits. The paper of MNL-UCB has the bound :math:`e^{SD}(1 +
-    Ke^{SD})^2`, which is far larger: 34,000 in place of 90 for K = 2 and SD = 3.
+    that the bound is attained. For K >= 2 the maximum is searched on the sphere from a few starts: in each,
+    no logit, one or all are low, and of the others none, one or all are high. The order of the outcomes does
+    not matter. :math:`1/\lambda_{\min}` is computed as the largest eigenvalue of
+    :math:`\operatorname{diag}(1/p) + \mathbf 1\mathbf 1^\top/p_0`, which loses no digits. The paper of
+    MNL-UCB has the bound :math:`e^{SD}(1 + Ke^{SD})^2`, which is far larger: 34,000 in place of 90 for K = 2
+    and SD = 3.
     """
     K, radius = as_integer("n_outcomes", n_outcomes, minimum=1), as_positive("radius", radius)
     if radius > _LARGEST_RADIUS:
@@ -58,7 +59,10 @@ def inverse_curvature(n_outcomes: int, radius: float) -> float:
 
 
 def _starts(n_outcomes: int) -> list[Array]:
-    """Directions with one low logit at most, some middle and some high ones, a little out of symmetry."""
+    """Directions with no, one or only low logits, and no, one or only high ones beside them.
+
+    They are a little out of symmetry, so that a search does not stay in it.
+    """
     tilt = 0.05 * np.cos(np.arange(n_outcomes) + 1.0)
     patterns = []
     for low in (0, 1, n_outcomes):

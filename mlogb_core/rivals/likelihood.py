@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 from scipy.linalg.blas import dsyrk, dtrmv
-from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.linalg.lapack import dpotri
 
-from mlogb_core._linalg import add_to_diagonal, length, whiten
+from mlogb_core._linalg import add_to_diagonal, cholesky, length, whiten
+from mlogb_core._ownership import Owned
 from mlogb_core._validation import Array
-from mlogb_core.link import outcome_probabilities
+from mlogb_core.link import finite_probabilities
 
 _MAX_STEPS = 300
 # A step that changes no logit by more than this leaves the Hessian within a factor 1.3 and is taken whole.
@@ -30,7 +31,7 @@ _SMALL_CHANGE = 0.1
 _CONTRACTION = 0.3
 
 
-class Observations:
+class Observations(Owned):
     """The actions that were played and their outcomes, in arrays that double when they are full.
 
     Parameters
@@ -80,6 +81,14 @@ class Fit(NamedTuple):
     parameter: Array
     multiplier: float
     hessians: int
+
+
+class _Point(NamedTuple):
+    """A parameter, the logits of all rounds under it, and its penalised loss."""
+
+    parameter: Array
+    logits: Array
+    loss: float
 
 
 def fit(
@@ -136,27 +145,26 @@ def fit(
             coordinates, outcomes, regularization, start @ basis, norm_bound, multiplier, tolerance=tolerance
         )
         return small._replace(parameter=small.parameter @ basis.T)
-    parameter, refinement, previous = start, 0.1, math.inf
-    logits = np.dot(actions, parameter.T)
-    loss = _loss(logits, outcomes, parameter, regularization)
+    logits, refinement, previous = np.dot(actions, start.T), 0.1, math.inf
+    point = _Point(start, logits, _loss(logits, outcomes, start, regularization))
     hessian_matrix: Array | None = None
     factor: Array | None = None
     shift, assembled = 0.0, 0
     for _ in range(_MAX_STEPS):
-        probabilities = outcome_probabilities(logits)
-        gradient = _gradient(probabilities, actions, outcomes) + regularization * parameter
+        probabilities = finite_probabilities(point.logits)
+        gradient = _gradient(probabilities, actions, outcomes) + regularization * point.parameter
         if hessian_matrix is None:
             hessian_matrix, factor = hessian(probabilities, actions, regularization), None
             assembled, previous = assembled + 1, math.inf
         fresh = factor is None
         if factor is None:
             factor, shift = _shifted_factor(hessian_matrix, multiplier), multiplier
-        target, change = _model_minimiser(factor, parameter, gradient, multiplier, norm_bound)
+        target, change = _model_minimiser(factor, point.parameter, gradient, multiplier, norm_bound)
         if abs(change) > refinement * (regularization + multiplier):
             multiplier, factor = multiplier + change, None
             continue
         multiplier += change
-        step = target - parameter
+        step = target - point.parameter
         moved = length(dtrmv(factor, step.reshape(-1), lower=1, trans=1))
         descent = float(np.vdot(gradient, step))
         if moved <= tolerance:
@@ -165,21 +173,13 @@ def fit(
             refinement *= 0.1 if fresh else 1.0
             hessian_matrix = None
             continue
-        logit_step, share = np.dot(actions, step.T), 1.0
-        largest = float(np.abs(logit_step).max())
-        while True:
-            trial = parameter + share * step
-            reached = _loss(logits + share * logit_step, outcomes, trial, regularization)
-            if share * largest <= _SMALL_CHANGE or reached <= loss + 1e-4 * share * descent:
-                break
-            share *= 0.5
-        parameter, loss, logits = trial, reached, logits + share * logit_step
+        point, share = _line_search(point, step, descent, actions, outcomes, regularization)
         if share < 1.0 or moved > _CONTRACTION * previous or shift == 0.0 < multiplier:
             hessian_matrix = None
         previous = moved
     raise ArithmeticError(
         f"the maximum-likelihood estimate from {len(outcomes)} rounds did not settle in {_MAX_STEPS} steps "
-        f"(length {length(parameter.reshape(-1)):.3g}, last step {previous:.3g})"
+        f"(length {length(point.parameter.reshape(-1)):.3g}, last step {previous:.3g})"
     )
 
 
@@ -272,7 +272,7 @@ def invert(matrix: Array) -> tuple[Array, float]:
     LinAlgError
         If the matrix is not positive definite.
     """
-    factor = _factor(matrix.copy(order="F"))
+    factor = cholesky(matrix.T.copy())
     log_determinant = 2.0 * float(np.log(np.diag(factor)).sum())
     inverse, info = dpotri(factor, lower=1, overwrite_c=1)
     if info != 0:
@@ -280,18 +280,10 @@ def invert(matrix: Array) -> tuple[Array, float]:
     return np.asarray(inverse), log_determinant
 
 
-def _factor(matrix: Array) -> Array:
-    """Lower Cholesky factor of a column-major lower triangle, which is overwritten."""
-    factor, info = dpotrf(matrix, lower=1, clean=1, overwrite_a=1)
-    if info != 0:
-        raise LinAlgError(f"a matrix of order {len(matrix)} is not positive definite (minor {info})")
-    return np.asarray(factor)
-
-
 def _shifted_factor(matrix: Array, multiplier: float) -> Array:
-    shifted = matrix.copy(order="F")
-    add_to_diagonal(shifted.T, multiplier)
-    return _factor(shifted)
+    shifted = matrix.T.copy()
+    add_to_diagonal(shifted, multiplier)
+    return cholesky(shifted)
 
 
 def _solve(factor: Array, vector: Array) -> Array:
@@ -313,6 +305,25 @@ def _model_minimiser(
     target = point - change * derivative
     norm = length(target.reshape(-1))
     return (target if norm <= norm_bound else target * (norm_bound / norm)), change
+
+
+def _line_search(
+    start: _Point,
+    step: Array,
+    descent: float,
+    actions: Array,
+    outcomes: NDArray[np.int64],
+    regularization: float,
+) -> tuple[_Point, float]:
+    """Halve a step until the loss falls enough, or no logit changes much; also the share that is left."""
+    logit_step, share = np.dot(actions, step.T), 1.0
+    largest = float(np.abs(logit_step).max())
+    while True:
+        parameter, logits = start.parameter + share * step, start.logits + share * logit_step
+        loss = _loss(logits, outcomes, parameter, regularization)
+        if share * largest <= _SMALL_CHANGE or loss <= start.loss + 1e-4 * share * descent:
+            return _Point(parameter, logits, loss), share
+        share *= 0.5
 
 
 def _loss(logits: Array, outcomes: NDArray[np.int64], parameter: Array, regularization: float) -> float:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from mlogb_core._validation import as_integer, as_non_negative, as_positive, as_probability
 from mlogb_core.choice import TIE_TOLERANCE
 from mlogb_core.curvature import DenseCurvature
-from mlogb_core.link import jacobian, outcome_probabilities
+from mlogb_core.link import finite_probabilities, jacobian
 from mlogb_core.observed import PlayedRound
 from mlogb_core.policies import OptimisticPolicy
 from mlogb_core.radius import Progress, Radius
@@ -60,7 +60,7 @@ class LogitRadius(ABC):
 
     def weight(self, played: PlayedRound) -> float:
         r""":math:`g_s`, here :math:`\sigma'(w_{s+1}^\top x_s)`: that of the loss's Hessian after the step."""
-        return float(jacobian(outcome_probabilities(played.after))[0, 0])
+        return float(jacobian(finite_probabilities(played.after))[0, 0])
 
     def increment(self, played: PlayedRound) -> float:
         r"""What a round adds to the log-determinant, :math:`\ln(1 + g_s\|x_s\|_{H_s^{-1}}^2)`."""

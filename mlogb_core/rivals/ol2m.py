@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mlogb_core._validation import Array
-from mlogb_core.link import loss_residual, outcome_probabilities
+from mlogb_core.link import finite_probabilities, loss_residual
 from mlogb_core.observed import PlayedRound
 from mlogb_core.policies.newton import Learned
 from mlogb_core.radius import Progress
 from mlogb_core.rivals.logit import LogitOptimist, LogitRadius
 
-# For more than this exp(SD) overflows.
+# Up to this SD, exp(SD) does not overflow.
 _LARGEST = 700.0
 
 
@@ -105,7 +105,7 @@ class OL2M(LogitOptimist):
     def _learn(self, action: Array, outcome: int) -> Learned:
         # With step size 1 the matrix of the library's step is Z plus the round's term, which is Z_{t+1}.
         curvature = self.curvature
-        residual = loss_residual(outcome_probabilities(self.parameter @ action), outcome)
+        residual = loss_residual(finite_probabilities(self.parameter @ action), outcome)
         frame = curvature.frame(action, self._image_of(action))
         new = curvature.newton_step(
             frame, self.parameter, residual, self._factor, self.step_size, self.norm_bound

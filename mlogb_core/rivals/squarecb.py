@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from mlogb_core._validation import Array
+from mlogb_core.propensity import Propensities
 from mlogb_core.rivals.exploration import RandomizedPolicy
 
 
@@ -33,7 +34,7 @@ class SquareCB(RandomizedPolicy):
     def _distribution(self, gaps: Array, best: int) -> Array:
         n, size = len(gaps), self.parameter.size
         if self.scale == 0.0:
-            return np.asarray(np.eye(n)[best])
+            return Propensities.certain(best, n).probability
         gamma = math.sqrt(n * (self.rounds + 1) / size) / self.scale
         probability = 1.0 / (n + gamma * gaps)
         probability[best] = 0.0

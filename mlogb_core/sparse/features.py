@@ -1,7 +1,7 @@
 r"""Coordinates of sparse actions in the small space that a policy's state occupies.
 
-A sketch of rank r and the parameter W depend on the features through few directions: the span of the rows of
-the K r + K vectors of length d that they consist of. Between two *rebuilds* the only directions that are new
+A sketch of rank r and the parameter W depend on the features through few directions: the span of the K r + K
+vectors of length d that the basis and W consist of. Between two *rebuilds* the only directions that are new
 there are the actions which have been played. Let the columns of U, u orthonormal vectors of length d, span
 all of these. A policy that plays :math:`q = U^\top x` in place of x, with :math:`\|x\|^2` beside it for the
 part outside, computes what it would compute with x: scores, step and sketch are the same numbers.
@@ -29,7 +29,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from mlogb_core._linalg import cholesky, invert_triangle
@@ -47,10 +47,10 @@ from mlogb_core._validation import (
 
 # A direction in which less than this share of an action's length remains counts as part of the others.
 _RANK_TOLERANCE = 1e-13
-# A rebuild follows when the coefficients in a row of F add up to more: the inner products of the columns of U
-# are then wrong by up to the square of this, in units of roundoff.
+# A rebuild follows when the sizes of the coefficients in a row of F add up to more than this. The inner
+# products of the columns of U can be wrong by the square of that sum, in units of roundoff.
 _LONGEST = 100.0
-# A short rebuild that leaves a larger share of this is replaced by a whole one.
+# A whole rebuild takes the place of a short one after which they would add up to more than this share of it.
 _SHORT_SHARE = 0.25
 # A feature of a middle column costs as much in a short rebuild as this many features in a whole one.
 _MIDDLE_COST = 6
@@ -478,7 +478,7 @@ class SparseFeatures(Owned):
             return
         self.n_state = n_state
         self.spare = self._spare_columns()
-        self.size = self._most_coordinates()
+        self.size = min(self._most_coordinates(), self.n_features)
         self._rows, self._gram = np.zeros((self.size, self.size)), np.zeros((self.size, self.size))
         self._is_dense = np.zeros(self.size, dtype=bool)
         more = n_state + self.spare - self._columns.shape[1]
@@ -529,36 +529,57 @@ class SparseFeatures(Owned):
             as_integer(name, take(state, name), 0) for name in names
         )
         result._work = as_non_negative("work", take(state, "work"))
-        middle = as_finite("middle_columns", take(state, "middle_columns"))
-        features = np.array(take(state, "middle_features"), dtype=np.int32)
-        touched, columns = np.asarray(take(state, "touched")), as_finite("columns", take(state, "columns"))
-        is_dense, starts = np.asarray(take(state, "is_dense")), np.asarray(take(state, "starts"))
-        u, recent, dense = len(is_dense), len(starts) - 1, int(is_dense.sum())
+        touched = _as_places("touched", take(state, "touched"), result.n_features)
+        middle = _as_places("middle_features", take(state, "middle_features"), touched.size)
+        played = _as_places("recent_features", take(state, "recent_features"), touched.size)
+        starts = _as_places("starts", take(state, "starts"), played.size + 1)
+        if not starts.size or starts[0] != 0 or starts[-1] != played.size or (np.diff(starts) < 0).any():
+            raise ValueError(f"starts must rise from 0 to {played.size}, got {starts}")
+        is_dense = np.asarray(take(state, "is_dense"))
+        if is_dense.ndim != 1 or is_dense.dtype.kind != "b":
+            raise ValueError(f"is_dense must be a vector of truth values, got {is_dense!r}")
+        u, recent, dense = is_dense.size, starts.size - 1, int(is_dense.sum())
+        n_middle = u - dense - recent
         expected = {
-            "columns": (len(touched), dense),
+            "columns": (touched.size, dense),
             "rows": (u, u),
             "gram": (u, u),
-            "recent_features": (int(starts[-1]),),
-            "recent_values": (int(starts[-1]),),
-            "middle_columns": (features.size, middle.shape[-1]),
+            "recent_values": (played.size,),
+            "middle_columns": (middle.size, n_middle),
         }
+        arrays = {name: as_finite(name, take(state, name)) for name in expected}
         for name, shape in expected.items():
-            if np.shape(take(state, name)) != shape:
-                raise ValueError(f"{name} must have shape {shape}, got {np.shape(state[name])}")
-        if u > result.size or recent > result.period or u - dense - middle.shape[1] != recent:
+            if arrays[name].shape != shape:
+                raise ValueError(f"{name} must have shape {shape}, got {arrays[name].shape}")
+        if u > result.size or recent > result.period or dense > result._columns.shape[1]:
             raise ValueError(f"is_dense and starts must fit {result.size} coordinates, got {u} and {recent}")
+        base, end = result._base, result._base + n_middle
+        if end > u or not is_dense[:base].all() or is_dense[base:end].any():
+            raise ValueError(f"base must be the number of dense rows before the middle ones, got {base}")
+        # Only coordinates that are not the features themselves have places of features. They can be as many
+        # as the features, after a growth of the state.
+        result.is_identity = result.is_identity and not touched.size
         result._touch(touched)
-        result._columns[: len(touched), :dense] = columns
-        result._rows[:u, :u], result._gram[:u, :u] = state["rows"], state["gram"]
+        result._columns[: touched.size, :dense] = arrays["columns"]
+        result._rows[:u, :u], result._gram[:u, :u] = arrays["rows"], arrays["gram"]
         result._is_dense[:u] = is_dense
         result._starts[: recent + 1] = starts
-        result._features = np.array(state["recent_features"], dtype=np.int32)
-        result._values = np.array(state["recent_values"], dtype=np.float64)
-        result._middle_features, result._middle_columns = features, middle.copy()
-        result._middle_place[features] = np.arange(features.size, dtype=np.int32)
+        result._features, result._values = played, arrays["recent_values"].copy()
+        result._middle_features, result._middle_columns = middle, arrays["middle_columns"].copy()
+        result._middle_place[middle] = np.arange(middle.size, dtype=np.int32)
         result._longest = float(np.abs(result._rows[:u, :u]).sum(axis=1).max(initial=0.0))
-        result.used, result.dense, result.middle, result.recent = u, dense, middle.shape[1], recent
+        result.used, result.dense, result.middle, result.recent = u, dense, n_middle, recent
         return result
+
+
+def _as_places(name: str, value: Any, count: int) -> NDArray[np.int32]:
+    """Return an entry of a state as a vector of integers in 0..count-1, or raise."""
+    places = np.asarray(value)
+    if places.ndim != 1 or places.dtype.kind not in "iu":
+        raise ValueError(f"{name} must be a vector of integers, got {places!r}")
+    if places.size and not (places.min() >= 0 and places.max() < count):
+        raise ValueError(f"{name} must be in 0..{count - 1}, got {places.min()} and {places.max()}")
+    return places.astype(np.int32)
 
 
 def _triangle(gram: Array) -> Array:

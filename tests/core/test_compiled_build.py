@@ -89,6 +89,14 @@ def test_a_kernel_on_disk_is_that_of_all_the_sources(tmp_path, monkeypatch):
         assert [is_read_from_disk(), is_read_from_disk()] == [False, True]
 
 
+@pytest.mark.parametrize("d", [1, 3, 9])
+def test_a_policy_of_any_size_waits_for_the_compiler(d, monkeypatch):
+    waited = []
+    monkeypatch.setattr(compiled_policy, "compile_kernels", lambda: waited.append(d))
+    assert pair("eofd", 1, d, 2)[1].compiled
+    assert waited == [d]
+
+
 def test_without_numba_the_message_says_what_to_install():
     program = (
         "import sys; sys.modules['numba'] = None\n"
@@ -98,4 +106,4 @@ def test_without_numba_the_message_says_what_to_install():
         "try:\n    oful(2, [1.0], compiled=True, **settings)\n"
         "except ImportError as error:\n    print(error)\n"
     )
-    assert run_python(program).strip() == "compiled=True needs numba: pip install .[fast]"
+    assert run_python(program).strip() == 'compiled=True needs numba: pip install ".[fast]"'

@@ -49,7 +49,7 @@ def test_bounds_that_are_attained_prune_no_action_by_their_roundoff():
     """Without a tolerance roundoff decides between actions that differ by a permutation of their entries."""
     rng, K, d = np.random.default_rng(0), 3, 4
     slopes_of = np.ones((K, d)) * rng.uniform(0.2, 0.6, (K, 1))
-    bonus = Bonus(beta=1e-2, half_sum=3.0, regularization=0.7, tie_tolerance=0.0, slack=SLACK)
+    bonus = Bonus(beta=1e-2, half_sum=3.0, ridge=0.7, tie_tolerance=0.0, slack=SLACK)
     sketch = np.empty((0, K * d)), np.empty((0, 0))
     for _ in range(40):
         x = rng.standard_normal(d)
@@ -58,7 +58,7 @@ def test_bounds_that_are_attained_prune_no_action_by_their_roundoff():
         candidates = Candidates(actions, squares, *link.estimates(actions, slopes_of, rewards))
         index, images = np.arange(len(actions)), np.zeros((len(actions), K, 0))
         search = compiled_choose.start_search(candidates, bonus)
-        blocks = compiled_choose.sketch_blocks(actions, squares, index, *sketch, bonus.regularization, images)
+        blocks = compiled_choose.sketch_blocks(actions, squares, index, *sketch, bonus.ridge, images)
         compiled_choose.score(candidates, search, bonus, index, blocks)
         assert search.known.all()
         given = actions, squares, slopes_of, rewards, *sketch, np.empty((0, 0)), tuple(bonus)

@@ -147,6 +147,8 @@ def test_synthetic_draws_depend_on_their_streams_alone():
         ({"parameter_norm": 0.0}, "parameter_norm must be positive"),
         ({"parameter_norm": np.nan}, "parameter_norm must be finite"),
         ({"n_actions": (0, 3)}, r"n_actions\[0\] must be at least 1"),
+        ({"n_actions": 20}, "n_actions must be a pair of integers, got 20"),
+        ({"n_actions": (10, 20, 30)}, "n_actions must be a pair of integers"),
         ({"n_actions": (4, 3)}, r"n_actions\[1\] must be at least 4"),
         ({"decay": -1.0}, "decay must be at least 0"),
         ({"n_actions": (1.5, 3)}, r"n_actions\[0\] must be an integer"),
@@ -342,6 +344,8 @@ def test_sparse_candidates_are_the_dense_ones_to_the_bit():
     [
         ({"sparse": 1}, "sparse must be True or False"),
         ({"outcomes": [0, 1, 2]}, "indices, outcomes and groups must have shapes"),
+        ({"indices": 3}, "indices, outcomes and groups must have shapes"),
+        ({"indices": np.empty((4, 0), dtype=int)}, "indices, outcomes and groups must have shapes"),
         ({"outcomes": [0, 1, 2, 3]}, r"outcomes must be integers in 0\.\.2"),
         ({"indices": np.array([[0, 3]] * 4)}, r"indices must be integers in -1\.\.2"),
         ({"indices": np.array([[0.0, 1.0]] * 4)}, r"indices must be integers"),

@@ -391,6 +391,8 @@ def test_bad_arguments_are_named(place):
         ("doubling_eofd", "phase_start", -1.0, "phase_start must be at least 0"),
         ("dyadic_eofd", "columns", np.ones((1, 1)), "basis, frozen and columns must have shapes"),
         ("dyadic_eofd", "frozen", np.ones((2, 3)), "basis, frozen and columns must have shapes"),
+        ("dyadic_eofd", "basis", np.array(1.0), "basis, frozen and columns must have shapes"),
+        ("dyadic_eofd", "frozen", np.array(1.0), "basis, frozen and columns must have shapes"),
         ("dyadic_eofd", "block", -1, "block must be at least 0"),
         ("dyadic_eofd", "mass", -1.0, "mass must be at least 0"),
         ("diagonal", "diagonal", np.ones((3, 2)), r"diagonal must have shape \(2, 5\)"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from helpers import dense_blocks, link_jacobian, random_rounds, softmax
@@ -9,6 +11,7 @@ from scipy.special import ndtr
 
 from mlogb_core import (
     ConstantRadius,
+    Propensities,
     RandomPolicy,
     RidgeRadius,
     eofd,
@@ -165,6 +168,16 @@ def test_an_optimistic_choice_is_certain():
     assert np.flatnonzero(policy.probabilities(actions).probability).tolist() == [policy.select(actions)]
 
 
+def test_a_certain_choice_among_many_actions_takes_little_memory():
+    tracemalloc.start()
+    shown = Propensities.certain(3, 2000)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert np.flatnonzero(shown.probability).tolist() == [3]
+    assert shown.probability.sum() == 1.0
+    assert most < 10 * shown.probability.nbytes
+
+
 def test_thompson_with_two_actions_and_two_outcomes_is_exact():
     policy, actions = drawn(1), np.random.default_rng(3).standard_normal((2, D)) * 0.4
     shown = policy.probabilities(actions)
@@ -231,5 +244,7 @@ def test_a_policy_that_draws_makes_a_draw_for_each_context():
 
 def test_a_wrong_context_is_named():
     policy, actions = played("oful", 2)
-    with pytest.raises(ValueError, match="context 1: actions must have shape"):
+    with pytest.raises(ValueError, match=r"^context 1: actions must have shape"):
         select_many(policy, [actions, actions[:, 1:]])
+    with pytest.raises(ValueError, match=r"^context 1: actions must have shape"):
+        select_many(drawn(2), [actions, actions[:, 1:]])

@@ -146,6 +146,20 @@ def test_saturated_logits(kind, logits):
 
 
 @pytest.mark.parametrize("K", [1, 3])
+@pytest.mark.parametrize("kind", ALL)
+def test_logits_that_overflow_name_the_round_and_change_nothing(kind, K):
+    policy, action = make(kind, K, 3, 4, norm_bound=10.0), np.full(3, 1e308)
+    policy.parameter = np.ones((K, 3))
+    before = policy.state_dict()
+    with np.errstate(invalid="ignore"):
+        with pytest.raises(ArithmeticError, match="round 1: "):
+            policy.select([action, -action])
+        with pytest.raises(ArithmeticError, match="round 1: "):
+            policy.update(action, 1)
+    assert_same_state(policy.state_dict(), before)
+
+
+@pytest.mark.parametrize("K", [1, 3])
 @pytest.mark.parametrize("kind", [*SKETCHES, *EXACT])
 def test_saturated_logits_play_the_literal_algorithm(kind, K):
     """Actions of length 300 in a ball of radius 4 give logits up to 1,200 and curvatures from 0 to 1e4.

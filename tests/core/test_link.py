@@ -16,6 +16,7 @@ from mlogb_core.link import (
     jacobian,
     jacobian_factor,
     log_loss,
+    log_losses,
     loss_gradient,
     loss_hessian_factor,
     loss_residual,
@@ -78,9 +79,15 @@ def test_probabilities_of_many_rows_are_those_of_each_row():
         (["a"], "logits must be an array of real numbers"),
     ],
 )
-def test_probabilities_reject(logits, message):
-    with pytest.raises(ValueError, match=message):
-        outcome_probabilities(logits)
+def test_logits_that_are_none_are_rejected(logits, message):
+    for function in (outcome_probabilities, log_losses, lambda z: log_loss(z, 0)):
+        with pytest.raises(ValueError, match=message):
+            function(logits)
+
+
+def test_the_loss_of_one_outcome_is_that_of_one_row():
+    with pytest.raises(ValueError, match=r"logits must have shape \(K,\) with K >= 1, got \(2, 3\)"):
+        log_loss(np.zeros((2, 3)), 0)
 
 
 @given(moderate_logits)

@@ -38,6 +38,19 @@ from mlogb_core.curvature import (
 from mlogb_core.literal import LiteralEOFD, LiteralOFUL
 from mlogb_core.policies import NewtonPolicy, ThompsonPolicy
 from mlogb_core.radius import TheoremRadius
+from mlogb_core.rivals import (
+    GLBOMD,
+    MNLUCB,
+    MNLUCB2,
+    OFUGLB,
+    OL2M,
+    RSMNL,
+    ECOLog,
+    EpsilonGreedy,
+    SquareCB,
+)
+from mlogb_core.rivals.base import Unsaved
+from mlogb_core.rivals.exploration import RandomizedPolicy
 
 try:
     from mlogb_core.compiled import CompiledPolicy
@@ -49,10 +62,23 @@ SETTINGS = {"regularization": 0.5, "step_size": 1.5, "norm_bound": 0.5, "radius"
 D = 6
 
 
+def rivals():
+    """The policies of other papers with a parameter of the library's form and no fixed set of actions."""
+    common = {"norm_bound": 2.0, "confidence": 0.1, "scale": 0.1}
+    for kind in (MNLUCB, MNLUCB2):
+        yield kind(D, REWARDS, regularization=0.5, **common)
+    yield RSMNL(D, REWARDS, horizon=50, **common)
+    for kind in (OFUGLB, OL2M, ECOLog, GLBOMD):
+        yield kind(D, [1.0], **common)
+    for kind in (EpsilonGreedy, SquareCB):
+        yield kind(D, REWARDS, sketch_size=4, norm_bound=2.0, rng=np.random.default_rng(3))
+
+
 def trained():
     """Every policy of the library by name, after twelve rounds."""
     made = {
         **{kind: make_kind(kind, 2, D, 4, **SETTINGS) for kind in OTHERS},
+        **{type(rival).__name__: rival for rival in rivals()},
         "thompson": thompson(D, REWARDS, sketch_size=4, rng=np.random.default_rng(3), **SETTINGS),
         "greedy": eofd(D, REWARDS, sketch_size=4, **SETTINGS | {"radius": ConstantRadius(0.0)}),
         "eofd as printed": LiteralEOFD(D, REWARDS, sketch_size=4, **SETTINGS),
@@ -97,10 +123,10 @@ def played(policy, seed=2):
     if isinstance(policy, RandomPolicy):
         return [policy.select(np.ones((9, D))) for _ in range(10)], policy.state_dict()
     actions = random_rounds(policy, 10, seed)
-    if isinstance(policy, NewtonPolicy):
+    if isinstance(policy, NewtonPolicy) and not isinstance(policy, Unsaved):
         return actions, policy.state_dict()
-    state = {"parameter": policy.parameter, "rounds": policy.rounds, "shrinkage": policy.shrinkage}
-    return actions, state
+    names = ("parameter", "rounds", "margin", "shrinkage")
+    return actions, {name: getattr(policy, name) for name in names if hasattr(policy, name)}
 
 
 def assert_same_end(left, right):
@@ -133,7 +159,8 @@ def test_a_copy_goes_on_as_the_original_and_neither_disturbs_the_other(way, trac
     monkeypatch.setattr(low_rank, "_TRACKED", 0)
     pickled, ends = tracking
     for name, policy in pickle.loads(pickled).items():
-        if not isinstance(policy, (RandomPolicy, ThompsonPolicy)):  # These draw random numbers in `select`.
+        # The others draw random numbers in `select`.
+        if not isinstance(policy, (RandomPolicy, RandomizedPolicy, ThompsonPolicy)):
             policy.select(np.eye(D))  # The image of the selected action is copied as well.
         other = WAYS[way](policy, tmp_path / "policy.joblib")
         assert type(other) is type(policy)
@@ -172,7 +199,7 @@ def test_threads_with_a_policy_each():
 
 def test_a_state_in_read_only_maps_of_files(tmp_path):
     for name, policy in policies().items():
-        if not isinstance(policy, NewtonPolicy):
+        if not isinstance(policy, NewtonPolicy) or isinstance(policy, Unsaved):
             continue
         state = policy.state_dict()
         for key, value in state.items():

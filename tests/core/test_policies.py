@@ -210,10 +210,28 @@ def test_a_policy_keeps_no_reference_to_the_callers_arrays(kind):
     policy, twin = make(kind, rewards=rewards), make(kind, rewards=rewards.copy())
     policy.update(action, 1)
     twin.update(np.ones(D), 1)
+    parameter = np.full((2, D), 0.1)
+    policy.parameter, twin.parameter = parameter, parameter.copy()
     rewards[:] = 9.0
     action[:] = 9.0
+    parameter[:] = 9.0
     assert_same_state(policy.state_dict(), twin.state_dict())
     assert play(policy, 5, seed=0) == play(twin, 5, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.ones((D, 2)), rf"parameter must have shape \(2, {D}\)"),
+        (np.full((2, D), np.inf), "parameter must be finite"),
+        (None, "parameter must be an array of real numbers"),
+    ],
+)
+def test_a_bad_parameter_is_refused(kind, value, message):
+    policy = make(kind)
+    with pytest.raises(ValueError, match=message):
+        policy.parameter = value
+    assert not policy.parameter.any()
 
 
 bad_actions = {

@@ -200,6 +200,13 @@ def test_a_description_rebuilds_the_radius(radius):
     assert radius_from(description).describe() == description
 
 
+def test_a_radius_of_a_kind_of_its_own_is_described_by_its_class():
+    class Square(RidgeRadius):
+        kind = "square"
+
+    assert Square(2.0).describe() == {"kind": f"{__name__}.{Square.__qualname__}", "scale": 2.0}
+
+
 @pytest.mark.parametrize(
     ("description", "message"),
     [

@@ -385,6 +385,36 @@ def test_a_policy_with_middle_columns_continues_to_the_bit(compiled, short_rebui
         assert policy.features.short == one.features.short > 3
 
 
+@sparse_kernels
+def test_a_saved_policy_may_continue_with_an_update_that_rebuilds():
+    policy = SparsePolicy(maker(1, 2, compiled=True), D, period=4)
+    for row in np.eye(4, D):
+        policy.update(csr_array(row[None]), 0)
+    other = saved(policy)
+    for one in (policy, other):
+        one.update(csr_array(np.eye(1, D, 9)), 0)
+    assert np.array_equal(policy.parameter, other.parameter)
+    assert policy.features.rebuilds == other.features.rebuilds == 1
+
+
+@pytest.mark.parametrize("compiled", FORMS)
+def test_a_saved_policy_continues_where_the_state_has_grown_to_all_features(compiled):
+    def make(n_features):
+        return doubling_eofd(n_features, [1.0], sketch_size=1, budget=1e-6, compiled=compiled, **SETTINGS)
+
+    d = 100
+    policy = SparsePolicy(make, d, period=10)
+    for row in np.eye(70, d):
+        policy.update(csr_array(row[None]), 0)
+    assert policy.features.size == d
+    other = saved(policy)
+    for t, row in enumerate(np.eye(d)[::-1]):
+        for one in (policy, other):
+            one.update(csr_array(row[None]), t % 2)
+    assert policy.features.used == d
+    assert np.array_equal(policy.parameter, other.parameter)
+
+
 @pytest.mark.parametrize("entry", ["features.rows", "features.starts", "policy.parameter", "features.period"])
 def test_a_state_without_an_entry_is_refused_by_its_name(entry):
     state = half_played()[0].state_dict()
@@ -397,6 +427,35 @@ def test_a_state_whose_parts_do_not_fit_is_refused():
     state = half_played()[0].state_dict()
     with pytest.raises(ValueError, match="columns must have shape"):
         SparsePolicy.from_state(state | {"features.columns": state["features.columns"][1:]})
+
+
+@pytest.mark.parametrize(
+    ("entry", "change"),
+    [
+        ("is_dense", lambda held: np.array(True)),
+        ("is_dense", lambda held: held.astype(float)),
+        ("starts", lambda held: held[0]),
+        ("starts", lambda held: held[:0]),
+        ("starts", lambda held: np.append(held[:-2], held[[-1, -2]])),
+        ("starts", lambda held: held + 1),
+        ("touched", lambda held: held + D),
+        ("recent_features", lambda held: held.astype(float)),
+        ("recent_features", lambda held: held + 1000),
+        ("recent_features", lambda held: -1 - held),
+        ("middle_features", lambda held: held + 1000),
+        ("middle_features", lambda held: held.sum()),
+        ("middle_columns", lambda held: held.sum()),
+        ("base", lambda held: held + 1),
+    ],
+)
+def test_indices_of_a_state_that_a_kernel_would_follow_out_of_its_arrays_are_refused(
+    entry, change, short_rebuilds
+):
+    state = half_played(period=10, stream=of_all_lengths)[0].state_dict()
+    assert state["features.middle_features"].size
+    name = f"features.{entry}"
+    with pytest.raises(ValueError, match=entry):
+        SparsePolicy.from_state(state | {name: change(np.asarray(state[name]))})
 
 
 # -- simulation ------------------------------------------------------------------------------------------

@@ -120,3 +120,15 @@ def test_the_constructor_takes_a_sketch_size_or_the_full_matrix(m, kind):
     policy = thompson(D, [0.5, 1.0], rng=rng, regularization=0.5, sketch_size=m, **SETTINGS)
     assert type(policy.curvature) is kind
     assert policy.rng is rng
+
+
+@pytest.mark.parametrize("K", [1, 3])
+def test_logits_that_overflow_name_the_round_and_change_nothing(K):
+    policy, action = make(FrequentDirections, K), np.full(D, 1e308)
+    policy.parameter = np.ones((K, D))
+    before = policy.state_dict()
+    with pytest.raises(ArithmeticError, match="round 1: the logits overflow"):
+        policy.update(action, 1)
+    assert_same_state(policy.state_dict(), before)
+    with pytest.raises(ArithmeticError, match="round 1: "):
+        policy.select([action, -action])

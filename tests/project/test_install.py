@@ -72,7 +72,7 @@ from mlogb_core import RidgeRadius, eofd
 options = dict(regularization=1.0, step_size=1.0, norm_bound=1.0, radius=RidgeRadius(1.0))
 eofd(3, [1.0], sketch_size=2, compiled=True, **options)
 """
-NO_NUMBA = "ImportError: compiled=True needs numba: pip install .[fast]"
+NO_NUMBA = 'ImportError: compiled=True needs numba: pip install ".[fast]"'
 NO_TYPER = 'mlogb needs typer, which the extra `compendium` brings: pip install ".[compendium]"'
 
 

@@ -35,6 +35,16 @@ def loss(w, X, y, lam):
     return lam / 2 * w @ w - np.log(p[hit == 1]).sum(), lam * w + ((p - hit)[:, 1:].T @ X).reshape(-1)
 
 
+@pytest.mark.parametrize("kind", [MNLUCB, MNLUCB2, RSMNL])
+def test_logits_that_overflow_name_the_round(kind):
+    options = {"norm_bound": 50.0, "confidence": DELTA, "regularization": 1e-3, "scale": SCALE}
+    policy = kind(D, [0.5, 1.0], **options | ({"horizon": 50} if kind is RSMNL else {}))
+    for _ in range(5):
+        policy.update([1.0, 0.0, 0.0], 1)
+    with pytest.raises(ArithmeticError, match="round 6: the logits overflow"):
+        policy.select(1.7e308 * np.eye(2, D))
+
+
 def estimate(X, y, K, lam, radius=math.inf):
     """The ridge maximum-likelihood estimate in a ball, by a general optimiser."""
     ball = {"type": "ineq", "fun": lambda w: radius**2 - w @ w, "jac": lambda w: -2 * w}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -130,6 +131,15 @@ def test_without_exploration_random_play_is_greedy(kind):
     policy.update(np.eye(D)[0], 0)
     np.testing.assert_array_equal(policy.probabilities(np.eye(D)).probability, [0, 1, 0, 0])
     assert policy.select(np.eye(D)) == 1
+
+
+def test_greedy_play_among_many_actions_takes_little_memory():
+    policy = SquareCB(2, [1.0], sketch_size=1, norm_bound=2.0, scale=0.0, rng=np.random.default_rng(3))
+    tracemalloc.start()
+    policy.select(np.ones((2000, 2)))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1_000_000
 
 
 @pytest.mark.parametrize("kind", [EpsilonGreedy, SquareCB])
