@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from compendium.theory.self_normalised import Stream, potential, smallest_sum
+from compendium.theory.self_normalised import potential_slope as potential_slope  # notebook 20 calls it here
 from mlogb_core._validation import Array, as_finite, as_integer, as_non_negative, as_positive
 
 

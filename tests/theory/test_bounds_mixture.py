@@ -99,10 +99,10 @@ def test_shifted_mixture_loss_bound_is_the_formula():
     expected = (math.exp(v) - 1) / v / 1.4 * 0.3 + 0.35 * 0.6
     found = mixture.shifted_mixture_loss_bound(0.3, 0.6, 0.7, 9.0, 3, action_bound=2.0)
     assert found == pytest.approx(expected)
-    one = mixture.shifted_mixture_loss_bound(0.3, 0.6, 0.7, 9.0, 3, action_bound=2.0, link_smoothness=1.0)
+    one = mixture.shifted_mixture_loss_bound(0.3, 0.6, 0.7, 9.0, 3, action_bound=2.0, smoothness=1.0)
     assert one > found
     with pytest.raises(ValueError, match=r"smoothness must be at least 0\.5"):
-        mixture.shifted_mixture_loss_bound(0.3, 0.6, 0.7, 9.0, 3, link_smoothness=0.25)
+        mixture.shifted_mixture_loss_bound(0.3, 0.6, 0.7, 9.0, 3, smoothness=0.25)
 
 
 @given(st.floats(0.0, 20.0), st.floats(0.0, 1.0))
