@@ -17,7 +17,7 @@ PAGES = ("article/rescience.md", "article/paper.md")
 
 
 def _mnist() -> str:
-    sentences = tables.mnist_findings(tables.mnist_regret(readme.only_run("mnist")))
+    sentences = tables.mnist_findings(tables.mnist_regret(readme.only_run("mnist")), decimals=1)
     return "".join(f"- {sentence}\n" for sentence in sentences)
 
 

@@ -10,16 +10,17 @@ about a comparable regret: policies that hardly learn, and a sketch that decides
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from compendium.claims.evidence import Line
 from compendium.claims.registry import RESULTS
-from compendium.report import figures_page, readme
+from compendium.report import figures_page, readme, tournament
 from compendium.report import tables as report
 from compendium.report.figures import label
 from compendium.runs.run import Run, find_runs
@@ -80,11 +81,19 @@ _WORDS = (
     "  It depends on the number of rounds and, on MNIST, on how the features are scaled; these differ",
     "  between the runs.",
     "- *Greedy* play has no bonus (β = 0); *no curvature* keeps the matrix λI for ever.",
+    "- *Robust EOFD* adds half of what its shrinks subtract to λ, *compensated EOFD* all of it; *budgeted",
+    "  EOFD* lets m grow so that ρ, the sum of what they subtract, stays below ελ. *Diagonal* keeps the",
+    "  diagonal of the Hessian, *growing ridge* a multiple of the identity that grows with its trace.",
     "- OFUL-MLogB is computed in three forms: *as printed*, with eigendecompositions of the full matrix, by",
     "  *one Cholesky factor a round*, and the *strongest*, which updates the inverse.",
     "- The same regret in every trial refutes an overhead of 10 %, but says nothing for a regret that is",
     "  comparable: there the sketch decided nothing. Nor does a sketch decide where even play without any",
     "  curvature has a regret that is comparable.",
+    "- *Observed*, *observed, plug-in*, *determinants* and *mix loss* are the radii of [notebook",
+    "  21](notebooks/21_usable_radius.md), *repaired* is that of [the corrected",
+    "  proof](notebooks/10_loss_regret.md#thm-radius), and *printed* the paper's (*its λ*: in games with the",
+    "  λ that it asks for). The *scale* multiplies a radius. The *largest share* is the squared distance of",
+    "  the truth over the squared radius, at most: above 1 the truth is lost.",
     "- $\\Delta_T = 1 + \\rho_{1:T}/\\lambda$ measures what the sketch has lost: 1 is nothing.",
 )
 
@@ -417,12 +426,22 @@ def _title(run: Run) -> str:
 
 
 def _said(run: Run) -> list[str]:
-    """The sentences that the executed notebook printed under "What was found"."""
+    """The sentences under "What was found" of the executed notebook; a tournament's are made anew."""
     import nbformat
 
+    if run.record["experiment"] == "tournament":
+        return [f"- {sentence}" for sentence in _of_tournament(run.record["study"]["findings"])]
     notebook = nbformat.read(_notebook(run), as_version=4)  # type: ignore[no-untyped-call]
     outputs = [o for cell in notebook.cells for o in cell.get("outputs", []) if o.output_type == "stream"]
-    return [line for output in outputs for line in output.text.splitlines() if line.startswith("- ")]
+    lines = [line for output in outputs for line in output.text.splitlines() if line.startswith("- ")]
+    return [re.sub(r"\b\d(\.\d+)?e\+\d+", lambda number: f"{float(number[0]):,.0f}", line) for line in lines]
+
+
+def _of_tournament(found: Mapping[str, Any]) -> list[str]:
+    rows, title = found["standings"], found["title"]
+    right, why = tournament.advice(rows)
+    choice = f"{title}: EOFD-MLogB is {'' if right else 'not '}the right choice: {why}."
+    return [*tournament.sentences(title, rows, found["absent"]), choice]
 
 
 def _notebook(run: Run) -> Path:

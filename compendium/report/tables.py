@@ -146,50 +146,59 @@ def time_ratio(timings: pd.DataFrame, setting: str, policy: str, reference: str)
     return float((median[policy] / median[reference]).median())
 
 
-def _mnist_comparison(final_regret: pd.DataFrame, setting: str) -> str:
+def _mnist_comparison(final_regret: pd.DataFrame, setting: str, decimals: int) -> str:
     n_trials = final_regret["trial"].nunique()
     eofd, oful, random = (_mean(final_regret, setting, policy) for policy in ("eofd", "oful", "random"))
     return (
         f"In {_NAMES[setting]} EOFD-MLogB misses {eofd:.1f} rewards and OFUL-MLogB {oful:.1f} "
-        f"({_percent(eofd, oful)}{_interval_text(final_regret, setting, 'eofd', 'oful')}); "
+        f"({_percent(eofd, oful, decimals)}{_interval_text(final_regret, setting, 'eofd', 'oful')}); "
         f"random play misses {random:.0f}. Means over {n_trials} trial{'s' * (n_trials != 1)}."
     )
 
 
-def _mnist_small_sketch(final_regret: pd.DataFrame) -> list[str]:
+def _mnist_small_sketch(final_regret: pd.DataFrame, decimals: int) -> list[str]:
     small = _mean(final_regret, "tuned, m = 5", "eofd")
     if not np.isfinite(small):
         return []
     return [
         f"In the tuned setting a sketch of 5 directions misses {small:.1f}, "
-        f"{_percent(small, _mean(final_regret, 'tuned', 'oful'))} against the full Hessian."
+        f"{_percent(small, _mean(final_regret, 'tuned', 'oful'), decimals)} against the full Hessian."
     ]
 
 
-def mnist_findings(final_regret: pd.DataFrame) -> list[str]:
-    """What the regret of the MNIST comparison says, in sentences."""
+def mnist_findings(final_regret: pd.DataFrame, decimals: int = 0) -> list[str]:
+    """What the regret of the MNIST comparison says, in sentences.
+
+    Parameters
+    ----------
+    final_regret : DataFrame
+        `Results.final_regret`.
+    decimals : int
+        Decimals of the differences in per cent. The notebook shows none; a page that has the differences
+        themselves beside them needs one, or a small one would be called zero.
+    """
     sentences = []
     for setting in _NAMES:
         oful, flat = (_mean(final_regret, setting, policy) for policy in ("oful", "first-order"))
-        sentences.append(_mnist_comparison(final_regret, setting))
+        sentences.append(_mnist_comparison(final_regret, setting, decimals))
         sentences.append(
-            f"Without any curvature the same parameters miss {flat:.1f}, {_percent(flat, oful)} against "
-            f"OFUL-MLogB{_interval_text(final_regret, setting, 'first-order', 'oful')}."
+            f"Without any curvature the same parameters miss {flat:.1f}, {_percent(flat, oful, decimals)} "
+            f"against OFUL-MLogB{_interval_text(final_regret, setting, 'first-order', 'oful')}."
         )
     for setting, name in _NAMES.items():
         greedy, eofd = _mean(final_regret, setting, "greedy"), _mean(final_regret, setting, "eofd")
         sentences.append(
-            f"Greedy play in {name} misses {greedy:.1f}, {_percent(greedy, eofd)} against EOFD-MLogB"
-            f"{_interval_text(final_regret, setting, 'greedy', 'eofd')}."
+            f"Greedy play in {name} misses {greedy:.1f}, {_percent(greedy, eofd, decimals)} against "
+            f"EOFD-MLogB{_interval_text(final_regret, setting, 'greedy', 'eofd')}."
         )
     own = _mean(final_regret, "tuned for no curvature", "first-order")
     if np.isfinite(own):
         sentences.append(
             "With parameters of its own, chosen for it on the validation streams, the policy without "
-            f"curvature misses {own:.1f}, {_percent(own, _mean(final_regret, 'tuned', 'oful'))} against "
-            "OFUL-MLogB in the tuned setting."
+            f"curvature misses {own:.1f}, {_percent(own, _mean(final_regret, 'tuned', 'oful'), decimals)} "
+            "against OFUL-MLogB in the tuned setting."
         )
-    return sentences + _mnist_small_sketch(final_regret)
+    return sentences + _mnist_small_sketch(final_regret, decimals)
 
 
 def comparison_findings(final_regret: pd.DataFrame) -> list[str]:
@@ -283,7 +292,7 @@ def mnist_block(run: Run) -> str:
         "",
     ]
     alone = run.timings[run.timings["setting"].astype(str).str.endswith("timed")]
-    sentences = mnist_findings(final) + time_findings(alone)
+    sentences = mnist_findings(final, decimals=1) + time_findings(alone)
     return "\n".join(lines + [f"- {sentence}" for sentence in sentences]) + "\n"
 
 
@@ -385,10 +394,10 @@ def _interval_text(final_regret: pd.DataFrame, setting: str, first: str, second:
     return f", paired difference {mean:+.1f} with 95% interval [{low:.1f}, {high:.1f}]"
 
 
-def _percent(value: float, reference: float) -> str:
+def _percent(value: float, reference: float, decimals: int = 0) -> str:
     if reference == 0:  # a short trial may miss nothing
         return "+∞%" if value else "+0%"
-    return f"{round(value / reference - 1, 2) + 0.0:+.0%}"
+    return f"{round(value / reference - 1, 2 + decimals) + 0.0:+.{decimals}%}"
 
 
 def _digits(value: float, significant: int = 3) -> float:

@@ -303,16 +303,19 @@ def sentences(title: str, rows: Sequence[Row], absent: Mapping[str, str]) -> lis
             f"{title}: the full Hessian plays at {_percent(reference['share'])} of random play, so it has "
             "hardly learned, and the order of the others says little."
         )
-    best = min((one for one in rows if one["share"] is not None), key=_by_share)
+    least = min(map(_by_share, rows))
+    best = [str(one["policy"]) for one in rows if one["share"] == least]
     equal = [one for one in equal_policies(rows) if one["policy"] != REFERENCE]
     front = "; ".join(map(name_of, pareto(rows)))
     said.append(
-        f"{title}: {name_of(best['policy'])} has the least regret, {_percent(best['share'])} of random "
-        f"play's; OFUL-MLogB has {_percent(reference['share'])} and EOFD-MLogB {_percent(eofd['share'])}. "
-        f"Of the {len(rows) - 1} policies besides OFUL-MLogB {len(equal) or 'none'} certainly "
+        f"{title}: {_some(best)} {'has' if len(best) == 1 else 'have'} the least regret, {_percent(least)} "
+        f"of random play's; OFUL-MLogB has {_percent(reference['share'])} and EOFD-MLogB "
+        f"{_percent(eofd['share'])}. Of the {len(rows) - 1} policies besides OFUL-MLogB "
+        f"{len(equal) or 'none'} certainly "
         f"{'has' if len(equal) == 1 else 'have'} its regret or less"
         + (f"; the fastest of these is {name_of(equal[0]['policy'])}" if equal else "")
-        + f". Those that no other one beats in both regret and time are, from the fastest on: {front}."
+        + ". Those that no other one beats in both regret and time are, from the fastest on (of equal "
+        f"regrets the faster): {front}."
     )
     failures = [one for one in rows if one["failed"]]
     if failures:

@@ -204,8 +204,9 @@ def short_form() -> str:
         [
             "## Which one should I use?",
             "",
-            f"{count} policies, {len(rows)} problems, the same budget of tuning for all "
-            f"([all of them, and a picture]({PAGE})). Is EOFD-MLogB the right choice?",
+            f"{count} policies, {len(rows)} problems (not the same ones as in item 4; some policies cannot "
+            f"play them all), the same budget of tuning for all ([all of them, and a picture]({PAGE})); "
+            "*growing ridge* is the multiple of the identity of item 4. Is EOFD-MLogB the right choice?",
             "",
             *verdicts(rows),
             "",

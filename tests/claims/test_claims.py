@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from string import ascii_lowercase
 
@@ -14,10 +15,16 @@ from rich.cells import cell_len
 from compendium import cli
 from compendium.claims import page as claims_page
 from compendium.claims.evidence import MIME, Line
-from compendium.claims.registry import RESULTS, faults, headings, load_registry, slug
+from compendium.claims.registry import RESULTS, claims_in, faults, headings, load_registry, slug
 from compendium.system.paths import FailureError, UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
+#: What a section of the errata says of the number of its checks, and the counts of a line of evidence.
+CHECKED = re.compile(
+    r"(?:Checked[^.]*? (?:on|in)|EOFD and OFUL,) ([\d,]+) (?:random |sampled )?"
+    r"(?:instances|rounds|runs|settings|sketches|streams|trials)\b"
+)
+COUNT = re.compile(r"\b(\d+) (?:cases?|trials)\b")
 LABELS = {"lem:a": "Lemma 1, Section 3", "lem:b": "Lemma 2, Appendix A"}
 LINES = (
     Line("C1", "holds", "one against two", "error below 1e-12 (3 cases)"),
@@ -258,3 +265,15 @@ def test_the_registry_of_this_project_is_in_order():
     claims_page.check(registry, ROOT)
     numbers = {int(claim.id[1:].rstrip(ascii_lowercase)) for claim in registry.claims if claim.id[0] == "C"}
     assert numbers == set(range(1, 35))
+
+
+def test_the_errata_count_the_cases_of_the_evidence():
+    registry, said = load_registry(ROOT), 0
+    for section in (ROOT / "ERRATA.md").read_text(encoding="utf-8").split("\n### ")[1:]:
+        title, _, text = section.partition("\n")
+        lines = [found.line for found in registry.found if found.line.claim in claims_in(title)]
+        counts = {number for line in lines for number in COUNT.findall(line.figure)}
+        for number in CHECKED.findall(text):
+            assert number.replace(",", "") in counts, f"{title}: {number} is not a count of its evidence"
+            said += 1
+    assert said >= 12

@@ -8,6 +8,7 @@ import re
 from types import SimpleNamespace
 from typing import NamedTuple
 
+import nbformat
 import numpy as np
 import pandas as pd
 import pytest
@@ -259,6 +260,14 @@ def test_the_best_of_no_curvature_is_told():
     )
 
 
+def test_a_small_difference_is_not_called_zero_where_decimals_are_asked_for():
+    final = make_regret({("paper", "eofd"): 49.9}, spread=0.0)
+    assert "(+0%, paired difference -0.1" in report.mnist_findings(final)[0]
+    assert "(-0.2%, paired difference -0.1" in report.mnist_findings(final, decimals=1)[0]
+    same = make_regret({("paper", "eofd"): 49.999}, spread=0.0)
+    assert "(+0.0%, paired" in report.mnist_findings(same, decimals=1)[0]
+
+
 def test_random_play_and_trials_are_those_of_the_data():
     final = make_regret({("paper", "random"): 120.0, ("tuned", "random"): 120.0}, spread=0.0)
     first = report.mnist_findings(final[final["trial"] < 3])[0]
@@ -371,7 +380,7 @@ def test_the_block():
     assert "5 trials of 2,000 rounds on 5,000 of MNIST's 70,000 digits" in block
     bullets = [line[2:] for line in block.splitlines() if line.startswith("- ")]
     alone = timings[timings["setting"].astype(str) == "paper, timed"]
-    assert bullets == report.mnist_findings(final) + report.time_findings(alone)
+    assert bullets == report.mnist_findings(final, decimals=1) + report.time_findings(alone)
     assert any("OFUL, as printed 50 (EOFD-MLogB saves 98%)" in bullet for bullet in bullets)
     assert not any("300" in bullet for bullet in bullets)  # times of trials played two at a time
 
@@ -619,3 +628,11 @@ def test_the_registry_gets_what_was_decided_as_data():
     lines = [Line("C1", "holds", "it holds, a, b", "9%"), Line("C1", "refuted", "it holds, c", "9%")]
     assert list(finding.evidence) == lines
     assert [Line(**fields) for fields in json.loads(data([finding, finding]))] == lines * 2
+
+
+def test_what_a_notebook_said_is_read_from_its_outputs_with_large_numbers_in_full(tmp_path):
+    text = "- A 1.7e+03 times, B 1.89e+03 times, C 452 times.\n- D at 4.5e-03.\nnot this\n"
+    cell = nbformat.v4.new_code_cell("1", outputs=[nbformat.v4.new_output("stream", text=text)])
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "a.ipynb")
+    run = SimpleNamespace(record={"experiment": "moonshot"}, path=tmp_path)
+    assert results._said(run) == ["- A 1,700 times, B 1,890 times, C 452 times.", "- D at 4.5e-03."]
