@@ -23,7 +23,7 @@ _SIGNS = {
     "le": "≤", "leq": "≤", "ge": "≥", "geq": "≥", "ne": "≠", "neq": "≠", "lt": "<", "gt": ">", "approx": "≈",
     "equiv": "≡", "preceq": "⪯", "succeq": "⪰", "in": "∈", "notin": "∉", "subset": "⊂", "cap": "∩",
     "cup": "∪", "cdot": "·", "times": "×", "otimes": "⊗", "circ": "∘", "pm": "±", "ast": "*", "to": "→",
-    "mapsto": "↦",
+    "mapsto": "↦", "varpi": "ϖ",
     "rightarrow": "→", "Rightarrow": "⇒", "iff": "⇔", "sum": "∑", "prod": "∏", "int": "∫", "dots": "…",
     "ldots": "…", "cdots": "⋯", "langle": "⟨", "rangle": "⟩", "lVert": "‖", "rVert": "‖", "Vert": "‖",
     "lvert": "|", "rvert": "|", "vert": "|", "mid": "|", "lbrace": "{", "rbrace": "}", "lfloor": "⌊",

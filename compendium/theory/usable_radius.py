@@ -109,9 +109,9 @@ def log_det_radius_bound(
 ) -> dict[str, float]:
     r"""A bound of the radius with determinants, from what is known before a game, and :math:`\rho`.
 
-    .. math:: \lambda S^2 + 2\eta\ln\tfrac1\delta + \frac{\chi\eta^2}{1 - s}\,\mathcal{G}_t, \qquad
-              s = \frac{2\eta\gamma_KM_KSD^3}\lambda < 1, \quad
-              \chi = \frac{e^v - 1}v, \quad v = \frac{2\eta LD^2}{(1-s)\lambda}
+    .. math:: \lambda S^2 + 2\eta\ln\tfrac1\delta + \frac{\chi\eta^2}{1 - \varpi}\,\mathcal{G}_t, \qquad
+              \varpi = \frac{2\eta\gamma_KM_KSD^3}\lambda < 1, \quad
+              \chi = \frac{e^v - 1}v, \quad v = \frac{2\eta LD^2}{(1-\varpi)\lambda}
 
     with :math:`\mathcal{G}_t` from `log_det_sum_bound`.
 
