@@ -222,7 +222,8 @@ def measured(name: str, measure: Callable[[], Any]) -> Any:
         If the working folder is a finished run without such a finding.
     """
     if not _is_finished_run(Path.cwd()):
-        return measure()
+        # As it will be read back: the order of a dictionary's keys decides what a notebook prints.
+        return json.loads(json.dumps(measure(), sort_keys=True))
     findings = json.loads(Path("study.json").read_text(encoding="utf-8"))["findings"]
     if name not in findings:
         raise ValueError(f"the run in this folder holds no measurement {name!r}")
