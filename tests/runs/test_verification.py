@@ -655,7 +655,7 @@ def test_a_run_is_read_back_without_its_data(run, monkeypatch, tmp_path):
         measured("other", lambda: 1)
     monkeypatch.chdir(tmp_path)
     assert measured("peak", lambda: 2) == 2
-    assert list(measured("absent", lambda: {"b": 1, "a": 2})) == ["a", "b"]  # as in the file that is read back
+    assert list(measured("absent", lambda: {"b": 1, "a": 2})) == ["a", "b"]  # as it is read back
 
     def absent(self):
         raise recomputation.DataError("needs a package")
