@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from compendium.claims.evidence import Line
 from compendium.claims.registry import RESULTS
-from compendium.report import figures_page, readme, tournament
+from compendium.report import figures_page, readme
 from compendium.report import tables as report
 from compendium.report.figures import label
 from compendium.runs.run import Run, find_runs
@@ -426,22 +426,13 @@ def _title(run: Run) -> str:
 
 
 def _said(run: Run) -> list[str]:
-    """The sentences under "What was found" of the executed notebook; a tournament's are made anew."""
+    """The sentences under "What was found" of the executed notebook."""
     import nbformat
 
-    if run.record["experiment"] == "tournament":
-        return [f"- {sentence}" for sentence in _of_tournament(run.record["study"]["findings"])]
     notebook = nbformat.read(_notebook(run), as_version=4)  # type: ignore[no-untyped-call]
     outputs = [o for cell in notebook.cells for o in cell.get("outputs", []) if o.output_type == "stream"]
     lines = [line for output in outputs for line in output.text.splitlines() if line.startswith("- ")]
     return [re.sub(r"\b\d(\.\d+)?e\+\d+", lambda number: f"{float(number[0]):,.0f}", line) for line in lines]
-
-
-def _of_tournament(found: Mapping[str, Any]) -> list[str]:
-    rows, title = found["standings"], found["title"]
-    right, why = tournament.advice(rows)
-    choice = f"{title}: EOFD-MLogB is {'' if right else 'not '}the right choice: {why}."
-    return [*tournament.sentences(title, rows, found["absent"]), choice]
 
 
 def _notebook(run: Run) -> Path:

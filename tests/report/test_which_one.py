@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from compendium.experiments.tournament import PROBLEMS
-from compendium.report import readme, results, tables, tournament, which_one
+from compendium.report import readme, tables, tournament, which_one
 from compendium.report.equal_regret import EQUAL, MORE, UNDECIDED
 from compendium.report.tournament import FAILED, LESS, advice, pareto, row, sentences, standings, table
 from compendium.system.paths import FailureError, UsageError
@@ -155,20 +155,10 @@ def test_all_policies_with_the_least_regret_are_named():
     assert "EOFD-MLogB and OL2M have the least regret, 28% of random play's" in said
 
 
-def test_the_results_say_of_a_tournament_what_its_findings_say():
-    title = PROBLEMS["mnist"]
-    *said, choice = results._said(run_of("mnist"))
-    assert said == [f"- {sentence}" for sentence in sentences(title, ROWS, {"boudart": "why"})]
-    assert choice.startswith(f"- {title}: EOFD-MLogB is the right choice: OFUL-MLogB's regret")
-    *_, choice = results._said(run_of("mnist", changed(EOFD, verdict=MORE)))
-    assert choice.startswith(f"- {title}: EOFD-MLogB is not the right choice: its regret is certainly more")
-
-
 def run_of(name, rows=ROWS):
     findings = {"standings": rows, "absent": {"boudart": "why"}, "title": PROBLEMS[name], "size": 400}
     given = {"n_rounds": 500, "n_trials": 20, "n_points": 9, "tuning_trials": 3}
     record = {"point": {"problem": name}, "study": {"findings": findings}, "parameters": given}
-    record["experiment"] = "tournament"
     notebook = readme.paths.project_root() / "papermill_runs" / "tournament" / name / "tournament.ipynb"
     return types.SimpleNamespace(record=record, notebook=notebook)
 
