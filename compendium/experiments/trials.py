@@ -174,7 +174,7 @@ def store(spec: TrialSpec, frame: pd.DataFrame, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{spec.key}.parquet"
     temporary = folder / f".{spec.key}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp"
-    table = pa.Table.from_pandas(without_attributes(frame), preserve_index=False)
+    table = pa.table(dict(without_attributes(frame).items()))
     metadata = {"identity": spec.identity(), **frame.attrs}
     texts = {k: json.dumps(v, sort_keys=True) for k, v in metadata.items()}
     table = table.replace_schema_metadata(texts | {"content": _content(frame)})

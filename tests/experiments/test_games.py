@@ -27,3 +27,12 @@ def test_regret_is_that_of_the_trials_of_a_study(tmp_path, seed):
     for name, regrets in found.items():
         assert regrets == pytest.approx(final.loc[final["policy"] == name, "regret"].to_list())
         assert regrets[0] != regrets[1]
+
+
+def test_a_sketch_with_room_for_all_rounds_has_the_regret_of_the_full_matrix():
+    n_rounds, problem = 6, Synthetic(dimension=30, rewards=(0.5, 1.0), parameter_norm=2.0)
+    roomy = SETTING.model_copy(update={"problem": problem, "sketch_size": 2 * n_rounds})
+    small = roomy.model_copy(update={"sketch_size": 1})
+    contenders = {"full": Played(roomy, "oful"), "room": Played(roomy, "eofd"), "none": Played(small, "eofd")}
+    found = play_regret(contenders, n_rounds, 10, seed=3, experiment="room")
+    assert found["room"] == found["full"] != found["none"]
