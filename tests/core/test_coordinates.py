@@ -30,6 +30,7 @@ def distance_from_products(policy):
 
 
 @pytest.mark.parametrize(("K", "d", "m", "buffer"), TRACKED_CASES)
+@pytest.mark.slow
 def test_coordinates_that_are_tracked_are_those_of_the_parameter(K, d, m, buffer, monkeypatch):
     tracked, plain = (projecting_policy(K, d, m, buffer) for _ in range(2))
     rng, projected, apart = np.random.default_rng(K + d), 0, 0.0

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from helpers import assert_same_state, random_rounds
-from variants import ALL, SKETCHES, literal_of, make, off_orthonormal, round_in, unit_rows
+from variants import ALL, OTHERS, SKETCHES, literal_of, make, off_orthonormal, round_in, unit_rows
 
 from mlogb_core import OptimisticPolicy, TheoremRadius
 
@@ -121,11 +121,12 @@ def operation(policy, name, actions, outcome):
 OPERATIONS = ("select", "update", "update after select")
 #: Policies that call no routine of LAPACK.
 WITHOUT = {"first_order", "first_order compiled", "diagonal compiled"}
+KINDS = [pytest.param(kind, marks=pytest.mark.slow if kind in OTHERS else ()) for kind in ALL]
 
 
 @pytest.mark.each_value
 @pytest.mark.parametrize("calls", [[1], [2], None], ids=["first call", "second call", "every call"])
-@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("kind", KINDS)
 def test_lapack_does_not_converge(kind, calls):
     """A failure is handled, or the error names the round and the policy is unchanged and can continue."""
     reached = set()
@@ -156,7 +157,7 @@ def test_lapack_does_not_converge(kind, calls):
     assert reached or kind in WITHOUT or calls == [2]
 
 
-@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_interrupt_inside_lapack_changes_nothing(kind):
     """The KeyboardInterrupt is passed on."""
     policy = make(kind, 2, 6, norm_bound=0.3, radius=TheoremRadius(0.1, scale=1e-3))

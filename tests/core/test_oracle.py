@@ -125,6 +125,7 @@ def test_eofd_plays_algorithm_2_for_3000_rounds(K, d, m):
 
 
 @pytest.mark.parametrize(("K", "d", "m"), [(1, 40, 6), SMALL[1], *slow(SMALL[0], (4, 20, 8), SMALL[2])])
+@pytest.mark.slow
 def test_eofd_plays_algorithm_2_with_the_theorems_radius(K, d, m):
     radius = TheoremRadius(1e-3, scale=1e-3)
     policies = both("eofd", K, d, m, radius, regularization=1.0, step_size=2.0, norm_bound=2.0)
@@ -145,6 +146,7 @@ def test_eofd_plays_algorithm_2_with_the_theorems_radius(K, d, m):
         *slow((2, 30, 1000), (3, 7, 1000), *((K, d, n) for K, d, _ in LARGE for n in (80, 1000))),
     ],
 )
+@pytest.mark.slow
 def test_oful_plays_the_full_matrix(K, d, rounds):
     # In a few rounds at the larger sizes a step does not leave a ball of radius 5.
     settings = ACTIVE | {"norm_bound": 5.0 if d in (7, 30) else 2.0}

@@ -28,6 +28,7 @@ def build(K, d, m, *, buffer=1, compiled=False):
         *(pytest.param(*size, marks=pytest.mark.slow) for size in ((3, 10, 15, 2), (1, 8, 7, 1))),
     ],
 )
+@pytest.mark.slow
 def test_half_full_and_more_the_error_does_not_grow(K, d, m, buffer, compiled):
     """If fresh rows inherit an error of the basis, the error returns up to nine times as large."""
     policy = build(K, d, m, buffer=buffer, compiled=compiled)

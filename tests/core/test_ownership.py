@@ -154,7 +154,9 @@ def with_read_only_buffers(policy):
     return pickle.loads(text, buffers=[bytes(buffer.raw()) for buffer in buffers])
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=() if way in ("copy", "pickle") else pytest.mark.slow) for way in WAYS]
+)
 def test_a_copy_goes_on_as_the_original_and_neither_disturbs_the_other(way, tracking, tmp_path, monkeypatch):
     monkeypatch.setattr(low_rank, "_TRACKED", 0)
     pickled, ends = tracking

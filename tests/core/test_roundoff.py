@@ -45,6 +45,7 @@ class Generous(FrequentDirections):
 
 
 @pytest.mark.parametrize("buffer", [*(pytest.param(b, marks=pytest.mark.slow) for b in (1, 2, 5)), 3])
+@pytest.mark.slow
 def test_the_round_of_a_shrink_does_not_hang_on_a_rank(buffer):
     """A sketch with as many directions as possible has the same iterates as one with those of the actions."""
     for K, d, m in [(1, 9, 3), (3, 6, 8), (2, 5, 1)]:

@@ -51,6 +51,7 @@ def test_streams_depend_on_seed_experiment_and_trial_alone():
     assert np.unique(numbers).size == numbers.size  # all streams of all trials differ
 
 
+@pytest.mark.slow
 def test_streams_are_the_same_in_another_process():
     """Python randomises the hash of strings from process to process; the streams must not notice."""
     script = (

@@ -142,6 +142,7 @@ def short_rebuilds(monkeypatch):
     "stream", [zipf, axes, *(pytest.param(s, marks=pytest.mark.slow) for s in (with_zeros, of_all_lengths))]
 )
 @pytest.mark.each_value
+@pytest.mark.slow
 def test_the_game_is_that_of_dense_rows_when_rebuilds_are_short(stream, K, m, compiled, short_rebuilds):
     rows = stream(np.random.default_rng(7))
     sparse, dense, error = play_both(maker(K, m, compiled), rows, 150, period=20)
@@ -208,6 +209,7 @@ def test_a_short_rebuild_whose_coefficients_would_be_long_becomes_a_whole_one(sh
     assert sparse.features.short == 0
 
 
+@pytest.mark.slow
 def test_blocks_of_features_do_not_matter(short_rebuilds, monkeypatch):
     def parameter(block):
         monkeypatch.setattr(features, "_BLOCK", block)
@@ -228,6 +230,7 @@ def test_blocks_of_features_do_not_matter(short_rebuilds, monkeypatch):
         (first_order, {}),
     ],
 )
+@pytest.mark.slow
 def test_any_curvature_of_few_directions_can_be_played(make, options):
     rows = zipf(np.random.default_rng(3))
     _, _, error = play_both(lambda d: make(d, [0.5, 1.0], **options, **SETTINGS), rows, 100)
@@ -480,6 +483,7 @@ class Dense:
         return candidates._replace(features=candidates.features.toarray())
 
 
+@pytest.mark.slow
 def test_a_trial_with_sparse_actions_is_that_with_dense_ones():
     rewards = [0.5, 1.0]
     problem = SparseEnvironment(D, rewards, parameter_norm=3.0, n_nonzeros=6, n_actions=5)

@@ -136,6 +136,7 @@ def test_links_of_the_pages_lead_somewhere():
                 assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
 
 
+@pytest.mark.slow
 def test_every_profile_of_the_manifest_resolves():
     for experiment in manifest.load_manifest().experiments.values():
         assert {"smoke", "standard", "paper"} <= set(experiment.profiles)

@@ -248,6 +248,7 @@ def test_the_same_tables_give_the_same_bytes(tmp_path, monkeypatch):
     assert_no_trace(*contents[0][:2])
 
 
+@pytest.mark.slow
 def test_other_data_give_other_bytes(tmp_path, monkeypatch):
     monkeypatch.setenv("MLOGB_RUN_DIR", str(tmp_path))
     rounds = make_rounds()
