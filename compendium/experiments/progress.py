@@ -50,7 +50,7 @@ def reporting(study: str) -> Iterator[Callable[[Message], None]]:
     if os.environ.get(BATCH):
         from ipykernel.comm import Comm
 
-        send = Comm(target_name=TARGET).send  # type: ignore[no-untyped-call]
+        send = Comm(target_name=TARGET).send
         with _logged(send):
             yield send
     elif sys.stderr.isatty():

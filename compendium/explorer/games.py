@@ -405,7 +405,7 @@ def show_explorer(choice: Choice | None = None) -> None:
     from IPython.display import display
 
     view = explorer(choice)._repr_mimebundle_() if "JPY_SESSION_NAME" in os.environ else {}
-    display(view | {"text/plain": WITHOUT_FRONT_END}, raw=True)  # type: ignore[no-untyped-call]
+    display(view | {"text/plain": WITHOUT_FRONT_END}, raw=True)
 
 
 def _png(figure: Figure) -> bytes:
