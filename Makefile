@@ -48,10 +48,11 @@ lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/mypy
 
 test: lint  ## lint, types, unit, property and doc tests, derivations, a smoke batch (some five minutes)
-	$(PYTEST) --nbval -m "not slow and not very_slow and not browser"
+	NUMBA_DISABLE_JIT=1 $(PYTEST) --nbval -m "not slow and not very_slow and not browser and not compiled"
 
 test-all: test  ## what CI runs: `make test`, then all that is slow or needs a browser, more random cases, every BLAS kernel
-	$(PYTEST) --nbval -m "slow or browser"
+	$(PYTEST) --nbval -m "slow or browser or compiled"
+	$(PYTEST) -m "not slow and not very_slow and not browser and not compiled" tests/core
 	HYPOTHESIS_PROFILE=more $(BIN)/python -m pytest -m "hypothesis and not slow and not very_slow" tests
 	$(PYTEST) --nbval papermill_runs/*/paper-*
 	$(BIN)/python tests/kernels.py

@@ -58,7 +58,7 @@ def _without_garbage_collection() -> Iterator[None]:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes() -> None:
     """Compile the kernels once, before there are workers that would each do it: 40 seconds a time."""
-    if importlib.util.find_spec("numba") is not None:
+    if importlib.util.find_spec("numba") is not None and not os.environ.get("NUMBA_DISABLE_JIT"):
         with _without_garbage_collection():
             from mlogb_core.compiled import compile_kernels
 
@@ -85,6 +85,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     These are the notebooks of the experiments, those in `SLOW_NOTEBOOKS`, the tests with a fixture that
     their module lists in `SLOW_FIXTURES`, those marked `sparse_kernels`, and of the tests marked `each_value`
     the cases that show no value for the first time. A case that is slow for another reason shows none.
+
+    A case of a compiled policy, such as "eofd compiled", is marked `compiled`; the cases of the NumPy form
+    show all other values on their own.
     """
     grids = defaultdict(list)
     for item in items:
@@ -93,15 +96,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if type(item).__name__ == "IPyNbCell" and item.path.name == "own_data.ipynb" and not _HAS_TRIAL:
             item.options["check"] = False  # executed with drawn patients: its stored numbers are the trial's
         is_slow |= bool(set(listed) & set(getattr(item, "fixturenames", ())))
+        if is_compiled := _is_of_a_compiled_policy(item):
+            item.add_marker("compiled")
         if is_slow or item.get_closest_marker("sparse_kernels"):
             item.add_marker("slow")
         elif item.get_closest_marker("slow"):
             continue
         elif isinstance(item, pytest.Function) and item.get_closest_marker("each_value"):
-            grids[item.path, item.originalname].append(item)
+            grids[item.path, item.originalname, is_compiled].append(item)
     for cases in grids.values():
         for item in _without_new_values(cases):
             item.add_marker("slow")
+
+
+def _is_of_a_compiled_policy(item: pytest.Item) -> bool:
+    """Whether a parameter of the test names a compiled policy."""
+    callspec = getattr(item, "callspec", None)
+    values = callspec.params.values() if callspec is not None else ()
+    return any(isinstance(value, str) and "compiled" in value.split() for value in values)
 
 
 def _without_new_values(cases: list[pytest.Function]) -> list[pytest.Function]:

@@ -37,6 +37,7 @@ def is_plain(value: ArrayLike) -> TypeGuard[Array]:
         type(value) is np.ndarray
         and value.dtype == np.float64
         and value.flags.c_contiguous
+        and value.flags.aligned
         and value.ndim > 0
     )
 
@@ -52,7 +53,8 @@ def _converted(name: str, value: ArrayLike) -> Array:
         raise ValueError(f"{name} must be an array of real numbers, got {type(value).__name__}") from None
     if raw.dtype.kind not in "biuf":
         raise ValueError(f"{name} must be an array of real numbers, got dtype {raw.dtype}")
-    return np.ascontiguousarray(raw, dtype=np.float64) if raw.ndim else raw.astype(np.float64)
+    # Without alignment, the instructions of an old processor end the process.
+    return np.require(raw, np.float64, ("C_CONTIGUOUS", "ALIGNED"))
 
 
 def as_actions(value: ArrayLike, n_features: int) -> tuple[Array, Array]:

@@ -36,8 +36,8 @@ TESTS = (
         "degenerate_streams or a_buffer or bottom_pair or either_form or the_same_play_with",
     ),
     (
-        "core/test_degenerate.py core/test_extreme_settings.py",
-        "buffered_sketch or outside_the_ball or play_the_literal and (span or axes or zero)",
+        "core/test_degenerate.py core/test_extreme_settings.py core/test_ownership.py",
+        "buffered_sketch or outside_the_ball or not_aligned or play_the_literal and (span or axes or zero)",
     ),
     (
         "core/test_buffer.py core/test_choice.py core/test_compiled_faults.py core/test_coordinates.py "

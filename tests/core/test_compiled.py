@@ -64,6 +64,7 @@ def assert_same_play(plain, fast, rng, rounds, close=CLOSE):
     assert fast.curvature.shrinkage == pytest.approx(plain.curvature.shrinkage, rel=1e-11, abs=1e-12)
 
 
+@pytest.mark.compiled
 @pytest.mark.each_value
 @pytest.mark.parametrize(("K", "d", "m"), SIZES)
 @pytest.mark.parametrize("kind", PAIRS)
@@ -76,6 +77,7 @@ def test_the_same_play(kind, K, d, m, prune, monkeypatch):
     assert_same_play(plain, fast, np.random.default_rng(K * d), 150)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(
     ("K", "d", "m"),
     [
@@ -113,6 +115,7 @@ def test_the_cached_ridge_factor_serves_either_form():
     np.testing.assert_allclose(fast.scores(np.eye(30)), plain.scores(np.eye(30)), rtol=1e-12)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("place", [0, 3, 6])
 def test_a_ridge_factor_that_does_not_exist_is_named_alike(place):
     for policy in pair("eofd", 1, 9, 7):
@@ -132,6 +135,7 @@ def test_products_by_blas_and_in_loops(kind, limit, monkeypatch):
     assert_same_play(*pair(kind, 2, 30, 12, norm_bound=0.2), np.random.default_rng(1), 150)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("kind", [*GROWING, "doubling_eofd falling"])
 def test_the_size_grows_alike_in_both_forms(kind):
     plain, fast = pair(kind, 3, 12, 1, norm_bound=0.3)
@@ -140,6 +144,7 @@ def test_the_size_grows_alike_in_both_forms(kind):
     assert fast.curvature._rows.shape == plain.curvature._rows.shape
 
 
+@pytest.mark.compiled
 def test_a_largest_size_is_kept_alike_in_both_forms():
     plain, fast = pair("budgeted_eofd", 3, 12, 1, norm_bound=0.3, largest_size=5, compensate=True)
     assert_same_play(plain, fast, np.random.default_rng(6), 60)
@@ -197,6 +202,7 @@ def test_ties_go_to_the_lowest_index(kind):
     assert fast.select(actions[1:]) == plain.select(actions[1:])
 
 
+@pytest.mark.compiled
 def test_an_ill_conditioned_projection_takes_cholesky_factors(monkeypatch):
     calls, by_factors = [], CompiledPolicy._projected
     monkeypatch.setattr(CompiledPolicy, "_projected", lambda *args: calls.append(1) or by_factors(*args))
@@ -236,6 +242,7 @@ def test_a_failing_round_changes_nothing(kind, check, monkeypatch):
         np.testing.assert_array_equal(value, before[key], err_msg=key)
 
 
+@pytest.mark.compiled
 def test_a_buffer_and_the_theorems_radius():
     radius = TheoremRadius(1e-3, scale=1e-3)
     assert_same_play(*pair("eofd", 3, 20, 9, buffer=3, radius=radius), np.random.default_rng(2), 150)
@@ -247,6 +254,7 @@ def test_the_theorems_radius_without_directions(kind):
     assert_same_play(*pair(kind, 3, 20, 9, radius=radius), np.random.default_rng(2), 150)
 
 
+@pytest.mark.compiled
 @pytest.mark.each_value
 @pytest.mark.parametrize("kind", STREAMS)
 @pytest.mark.parametrize(("K", "d", "m"), [(1, 9, 4), (3, 6, 8), (2, 4, 8)])
@@ -288,6 +296,7 @@ def test_either_form_goes_on_from_a_state_of_the_other(kind, first):
     np.testing.assert_allclose(other.parameter, policies[first].parameter, rtol=0, atol=CLOSE)
 
 
+@pytest.mark.compiled
 def test_actions_with_few_features(monkeypatch):
     """The products with a full matrix are then computed from a part of it; the play is the kernels'."""
     (plain, fast), by_kernel = pair("oful", 3, 40, 1), pair("oful", 3, 40, 1)[1]

@@ -18,6 +18,8 @@ from test_compiled import FLAT, GROWING, pair, sets
 from mlogb_core.compiled import kernel
 from mlogb_core.compiled import policy as compiled_policy
 
+pytestmark = pytest.mark.compiled
+
 
 def versions():
     """The number of versions of each kernel in this process, compiled or read from the disk."""

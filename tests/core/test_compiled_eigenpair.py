@@ -12,6 +12,8 @@ from mlogb_core.compiled import eigenpair
 from mlogb_core.compiled import policy as compiled_policy
 from mlogb_core.compiled.arguments import NOT_SHRUNK
 
+pytestmark = pytest.mark.compiled
+
 
 def bordered(values, border, corner, seed):
     """A matrix whose leading block has the given eigenvalues, and the border in their eigenvectors."""

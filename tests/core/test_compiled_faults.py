@@ -22,6 +22,8 @@ from mlogb_core.compiled import choose as compiled_choose
 from mlogb_core.compiled import policy as compiled_policy
 from mlogb_core.compiled.arguments import DONE, WITHOUT_FRAME, Bonus, Candidates, Played, Settings
 
+pytestmark = pytest.mark.compiled
+
 SETTINGS = {"regularization": 1.0, "step_size": 2.0, "norm_bound": 2.0, "radius": ConstantRadius(0.05)}
 
 

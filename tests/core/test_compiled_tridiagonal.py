@@ -14,6 +14,8 @@ from mlogb_core.compiled import policy as compiled_policy
 from mlogb_core.compiled import tridiagonal
 from mlogb_core.compiled.arguments import NOT_SHRUNK
 
+pytestmark = pytest.mark.compiled
+
 
 def rotated(values, seed=0):
     """A matrix with the given eigenvalues."""

@@ -141,6 +141,7 @@ def test_it_prints_as_a_table():
     assert f"{100 * value:.0f}% [{100 * low:.0f}, {100 * high:.0f}]" in lines[1]
 
 
+@pytest.mark.compiled
 def test_the_compiled_form_explains_and_decides_alike():
     pytest.importorskip("numba")
     for K in (1, 3):

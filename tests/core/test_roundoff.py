@@ -90,6 +90,7 @@ CONSTANTS = {
 }
 
 
+@pytest.mark.compiled
 @pytest.mark.each_value
 @pytest.mark.parametrize("kind", ["axes", "low_rank", "mixed_scale", "random"])
 @pytest.mark.parametrize("compiled", FORMS)

@@ -85,6 +85,7 @@ def nearly_parallel(rng, n, d):
     return actions[0] + 10.0 ** rng.uniform(-10, -3, (n, 1)) * actions
 
 
+@pytest.mark.compiled
 def test_the_basis_stays_orthonormal_under_nearly_parallel_actions():
     for seed in (18, 35, 112, 1186):  # some of the seeds for which `dsyevr` alone failed
         rng = np.random.default_rng(seed)
@@ -171,6 +172,7 @@ def test_whole_steps(actions):
     assert projected > len(STEPS)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("actions", [eight_decades, *slow(nearly_parallel, axes)])
 def test_whole_games(actions):
     """Both forms against a game in 60 digits, in which only W is rounded, once per round."""

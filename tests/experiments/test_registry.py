@@ -227,6 +227,7 @@ def test_the_random_stream_is_that_of_the_name(monkeypatch):
     assert drawn == [streams.policy(name).bit_generator.state for name in setting.policies]
 
 
+@pytest.mark.compiled
 def test_policies_play_the_same_by_their_compiled_forms():
     names = tuple(compiled_forms(*ANY_K))
     assert {"eofd", "oful", "greedy", "growing-ridge"} <= set(names)

@@ -804,6 +804,7 @@ def test_one_thread_is_enforced():
 # -- what is between the calls -----------------------------------------------------------------------------
 
 
+@pytest.mark.compiled
 def test_the_parts_of_a_compiled_round_add_up():
     pytest.importorskip("numba")
     for row in calls.rows([Size(1, 30, 4), Size(2, 30, 4)], warmup=5, n_rounds=40):

@@ -16,7 +16,7 @@ from compendium.claims.registry import load_registry
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
-MARKS = ("slow", "very_slow", "browser", "each_value", "sparse_kernels")
+MARKS = ("slow", "very_slow", "browser", "each_value", "sparse_kernels", "compiled")
 
 
 @pytest.mark.parametrize(("own", "kept"), [(None, ""), ("/one:/other", ":/one:/other")])
@@ -55,6 +55,12 @@ def test_kinds(kind, v): pass
 @pytest.mark.parametrize("form", [0, pytest.param(1, marks=pytest.mark.sparse_kernels)])
 @pytest.mark.parametrize("w", ["e", "f"])
 def test_forms(w, form): pass
+@pytest.mark.each_value
+@pytest.mark.parametrize("policy", ["oful", "oful compiled"])
+@pytest.mark.parametrize("u", ["g", "h"])
+def test_policies(u, policy): pass
+@pytest.mark.compiled
+def test_compiled(): pass
 def test_costly(costly): pass
 def test_plain(): pass
 @pytest.mark.slow
@@ -76,17 +82,21 @@ def test_very_slow(): pass
             cwd=tmp_path, capture_output=True, text=True, check=True,
             env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""},
         ).stdout  # fmt: skip
-        parts.append(set(re.findall(r"::(\S+)", listed)))
+        parts.append(set(re.findall(r"::(.+)$", listed, re.MULTILINE)))
     # One case for each value of the longer parameter shows the others as well, as often as they can.
     assert parts == [
         {"test_grid[a-1-1]", "test_grid[b-2-1]", "test_grid[z2-1-1]", "test_grid[d-2-1]"}
-        | {"test_kinds[p-1]", "test_kinds[q-2]", "test_forms[e-0]", "test_forms[f-0]", "test_plain"},
+        | {"test_kinds[p-1]", "test_kinds[q-2]", "test_forms[e-0]", "test_forms[f-0]", "test_plain"}
+        | {"test_policies[g-oful]", "test_policies[h-oful]"},
         {"test_grid[a-2-1]", "test_grid[b-1-1]", "test_grid[z2-2-1]", "test_grid[d-1-1]"}
         | {
             "test_forms[e-1]",
             "test_forms[f-1]",
             "test_kinds[p-2]",
             "test_kinds[q-1]",
+            "test_policies[g-oful compiled]",
+            "test_policies[h-oful compiled]",
+            "test_compiled",
             "test_browser",
             "test_costly",
             "test_derivation",
