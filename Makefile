@@ -51,7 +51,7 @@ test: lint  ## lint, types, unit, property and doc tests, derivations, a smoke b
 	NUMBA_DISABLE_JIT=1 $(PYTEST) --nbval -m "not slow and not very_slow and not browser and not compiled"
 
 test-all: test  ## what CI runs: `make test`, then all that is slow or needs a browser, more random cases, every BLAS kernel
-	$(PYTEST) --nbval -m "slow or browser or compiled"
+	$(PYTEST) --nbval -m "(slow or browser or compiled) and not very_slow"
 	$(PYTEST) -m "not slow and not very_slow and not browser and not compiled" tests/core
 	HYPOTHESIS_PROFILE=more $(BIN)/python -m pytest -m "hypothesis and not slow and not very_slow" tests
 	$(PYTEST) --nbval papermill_runs/*/paper-*
@@ -63,7 +63,7 @@ test-browser: $(STAMP)  ## build the book and read it in an installed Chromium o
 test-kernels: $(STAMP)  ## the fast numerical tests under every OpenBLAS kernel that this processor can run
 	$(BIN)/python tests/kernels.py
 
-test-very-slow: $(STAMP)  ## 3,000 rounds against the literal algorithm at the largest sizes (40 minutes)
+test-very-slow: $(STAMP)  ## 3,000 rounds against the literal algorithm at the largest sizes, and games of 100,000 rounds (45 minutes)
 	$(PYTEST) --dist load -m very_slow
 
 mutants: $(STAMP)  ## put deliberate faults into the library, one at a time; a test must notice each

@@ -92,7 +92,9 @@ def test_an_action_in_the_span_brings_no_direction(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SKETCHES)
 @pytest.mark.parametrize("stream", ["eight arms", "two scales in turn", ZERO_ROWS, "inside the span"])
-@pytest.mark.parametrize(("K", "d", "m", "rounds"), [(1, 40, 6, 20_000), (3, 6, 5, 5000)])
+@pytest.mark.parametrize(
+    ("K", "d", "m", "rounds"), [pytest.param(1, 40, 6, 20_000, marks=pytest.mark.very_slow), (3, 6, 5, 5000)]
+)
 def test_degenerate_streams_for_thousands_of_rounds(kind, stream, K, d, m, rounds):
     # If the sketch lacks one direction, the iteration amplifies roundoff in W. After 12,000 rounds inside the
     # span at K = 3 any two implementations differ by 2e-11, even the literal one and itself in other
@@ -182,7 +184,10 @@ def restarted(policy):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SKETCHES)
-@pytest.mark.parametrize(("rounds", "restarts"), [(5000, [2500, 4800]), (100_000, [50_000, 99_800])])
+@pytest.mark.parametrize(
+    ("rounds", "restarts"),
+    [(5000, [2500, 4800]), pytest.param(100_000, [50_000, 99_800], marks=pytest.mark.very_slow)],
+)
 def test_there_is_no_drift(kind, rounds, restarts):
     """The literal algorithm, from the start and from later restarts, and the sum of traces agree throughout.
 
