@@ -57,7 +57,7 @@ def _without_garbage_collection() -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes() -> None:
-    """Compile the kernels once, before there are workers that would each do it: 40 seconds a time."""
+    """Compile the kernels once, before there are workers that would each do it: a minute a time."""
     if importlib.util.find_spec("numba") is not None and not os.environ.get("NUMBA_DISABLE_JIT"):
         with _without_garbage_collection():
             from mlogb_core.compiled import compile_kernels

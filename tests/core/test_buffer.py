@@ -51,7 +51,6 @@ def fed(sketch, actions):
 
 
 @given(cases())
-@pytest.mark.slow
 def test_it_is_the_positive_part_at_every_shrink(case):
     K, d, m, _, kind, seed = case
     data, rho = np.zeros((K * d, K * d)), 0.0

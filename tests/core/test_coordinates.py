@@ -11,13 +11,7 @@ from helpers import assert_same_state, random_rounds
 from mlogb_core import OptimisticPolicy, RidgeRadius, eofd
 from mlogb_core.curvature import DenseCurvature, frequent_directions, low_rank
 
-TRACKED_CASES = [
-    pytest.param(1, 9, 4, 1, marks=pytest.mark.slow),
-    pytest.param(2, 6, 5, 1, marks=pytest.mark.slow),
-    pytest.param(3, 4, 7, 1, marks=pytest.mark.slow),
-    (2, 6, 4, 3),
-    (1, 5, 9, 1),
-]
+TRACKED_CASES = [(1, 9, 4, 1), (2, 6, 5, 1), (3, 4, 7, 1), (2, 6, 4, 3), (1, 5, 9, 1)]
 
 
 def projecting_policy(K, d, m, buffer):

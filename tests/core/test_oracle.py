@@ -124,7 +124,7 @@ def test_eofd_plays_algorithm_2_for_3000_rounds(K, d, m):
     assert result.greedy > 100  # rounds that the bonus decided
 
 
-@pytest.mark.parametrize(("K", "d", "m"), [(1, 40, 6), SMALL[1], *slow(SMALL[0], (4, 20, 8), SMALL[2])])
+@pytest.mark.parametrize(("K", "d", "m"), [(1, 40, 6), *SMALL, (4, 20, 8)])
 @pytest.mark.slow
 def test_eofd_plays_algorithm_2_with_the_theorems_radius(K, d, m):
     radius = TheoremRadius(1e-3, scale=1e-3)
@@ -142,8 +142,8 @@ def test_eofd_plays_algorithm_2_with_the_theorems_radius(K, d, m):
 @pytest.mark.parametrize(
     ("K", "d", "rounds"),
     [
-        (1, 12, 1000),
-        *slow((2, 30, 1000), (3, 7, 1000), *((K, d, n) for K, d, _ in LARGE for n in (80, 1000))),
+        *((1, 12, 1000), (2, 30, 1000), (3, 7, 1000)),
+        *((K, d, n) for K, d, _ in LARGE for n in (80, 1000)),
     ],
 )
 @pytest.mark.slow

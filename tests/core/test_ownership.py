@@ -25,6 +25,7 @@ from mlogb_core import (
     oful,
     thompson,
 )
+from mlogb_core._validation import as_finite
 from mlogb_core.curvature import (
     DenseCurvature,
     DiagonalCurvature,
@@ -222,6 +223,7 @@ def test_actions_that_may_not_be_written_or_are_not_aligned(compiled):
         for t, actions in enumerate(np.random.default_rng(0).standard_normal((6, 4, D))):
             given = np.frombuffer(b"\0" + actions.tobytes(), offset=1).reshape(4, D)
             assert not given.flags.aligned
+            assert as_finite("actions", given).flags.aligned
             assert not given.flags.writeable
             chosen = plain.select(actions)
             assert other.select(given) == chosen

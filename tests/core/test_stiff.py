@@ -145,7 +145,7 @@ def how_far_roundoff_moves(policy, x, outcome, step, rng):
     return moved
 
 
-@pytest.mark.parametrize("actions", [nearly_parallel, *slow(eight_decades, axes)])
+@pytest.mark.parametrize("actions", [nearly_parallel, eight_decades, axes])
 @pytest.mark.slow
 def test_whole_steps(actions):
     """Steps of both forms from the same states: the worst error of the compiled form against the other's."""
