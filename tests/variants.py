@@ -155,6 +155,12 @@ def action_sets(stream, rounds, n, d, seed):
         yield np.ascontiguousarray(A)
 
 
+def one_after_the_other(streams, rounds, n, d, seed):
+    """The action sets of several streams, each for its part of the rounds."""
+    for place, stream in enumerate(streams):
+        yield from action_sets(stream, rounds // len(streams), n, d, seed + place)
+
+
 def unit_rows(rng, n, d):
     A = rng.standard_normal((n, d))
     return A / np.linalg.norm(A, axis=1, keepdims=True)

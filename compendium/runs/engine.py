@@ -57,8 +57,9 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
     def papermill_execute_cells(self) -> None:
         """Execute the cells until one fails.
 
-        For a plan or a shard, a study has no results. With `goes_on`, the cells that need its results are
-        skipped, and further cells are executed, since one of them may run another study.
+        For a plan or a shard, a study has no results. With `goes_on`, further cells are executed then, since
+        one of them may run another study. Those that fail are skipped: they need results that are not there,
+        which shows as the error of a missing name, of an empty list or of a missing entry.
         """
         skipped = 0
         for index, cell in enumerate(self.nb.cells):
@@ -68,12 +69,11 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
             except CellExecutionError as error:
                 if self._goes_on and error.ename == Stopped.__name__:
                     self.stopped.append(error.evalue)
-                elif self.stopped and error.ename == "NameError":
+                elif self.stopped:
                     skipped += 1
                 else:
                     self.nb_man.cell_exception(cell, cell_index=index, exception=error)
-                    self.stopped.clear()  # papermill then raises the error of this cell
-                    break
+                    break  # papermill raises the error of this cell
             finally:
                 self.nb_man.cell_complete(cell, cell_index=index)
         if skipped:

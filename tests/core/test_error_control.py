@@ -11,7 +11,18 @@ from helpers import EPS, assert_same_state, dense_newton_step, link_jacobian, so
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_curvature import assert_sound, cases, feed, size_of, stream
-from variants import GROWING, IN_NUMPY, OTHERS, STREAMS, Run, action_sets, make, off_orthonormal, options_of
+from variants import (
+    GROWING,
+    IN_NUMPY,
+    OTHERS,
+    STREAMS,
+    Run,
+    action_sets,
+    make,
+    off_orthonormal,
+    one_after_the_other,
+    options_of,
+)
 
 from mlogb_core.curvature import (
     BudgetedFrequentDirections,
@@ -107,12 +118,22 @@ def test_the_dense_definition_for_3000_rounds(K, d, m, kind):
         assert policy.curvature.rank_bound > m or kind not in GROWING
 
 
+HOSTILE = ("eight arms", "two scales in turn", "zero rows", "inside the span", "axes")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["eight arms", "two scales in turn", "zero rows", "inside the span", "axes"])
-def test_hostile_streams_for_3000_rounds(kind, name):
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(HOSTILE, id="in turn"),
+        *(pytest.param((name,), id=name, marks=pytest.mark.very_slow) for name in HOSTILE),
+    ],
+)
+def test_hostile_streams_for_3000_rounds(kind, names):
+    """One stream after the other, each for its part of the rounds."""
     policy = make(kind, 2, 7, 2)
-    sets = action_sets(name, 3000, 6, 7, seed=3)
+    sets = one_after_the_other(names, 3000, 6, 7, seed=3)
     assert follow(policy, reference_of(kind, 2, 7, 0.5, 2), sets, scores_every=100).max() <= 1e-11
 
 

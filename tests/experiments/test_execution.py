@@ -632,10 +632,12 @@ def test_a_plan_leaves_no_file(project, capfd):
 
 
 def add_a_study(project):
-    """Let the notebook have a second study, which needs no result of the first."""
+    """Let the notebook have a second study, which needs no result of the first, and cells that need its own."""
     text = project / "notebooks" / "tiny.md"
     other = 'Study(experiment="other", settings=[setting], n_rounds=5, n_trials=3, seed=1).run(n_jobs=1)'
-    text.write_text(f"{text.read_text()}\n```{{code-cell}} ipython3\n{other}\n```\n")
+    cells = ["kept, named = [], {}", f"kept.append({other})\nnamed['other'] = kept[0]", "kept[0]", "named['other']"]
+    code = "".join(f"\n```{{code-cell}} ipython3\n{cell}\n```\n" for cell in cells)
+    text.write_text(text.read_text() + code)
 
 
 def test_a_plan_covers_every_study(project, capfd):
@@ -645,7 +647,7 @@ def test_a_plan_covers_every_study(project, capfd):
     said = capfd.readouterr().err
     assert "tiny: 8 trials, 0 stored\n" in said
     assert "other: 3 trials, 0 stored\n" in said
-    assert "3 cells need a study that is not complete: skipped until you run again\n" in said
+    assert "5 cells need a study that is not complete: skipped until you run again\n" in said
 
 
 def test_a_shard_takes_its_part_of_every_study(project):
