@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from compendium.experiments.policies import compiled_forms
 from compendium.experiments.problems import Synthetic
 from compendium.experiments.setting import Setting
 from compendium.experiments.trials import TrialSpec
@@ -92,7 +93,7 @@ def played(dimension: int, rewards: tuple[float, ...], norm: float, decay: float
         name="a", problem=problem, sketch_size=max(dimension * len(rewards) // 3, 2),
         regularization=chosen["regularization"], step_size=chosen["step_size"],
         norm_bound=chosen["norm_bound"], radius={"kind": "ridge", "scale": chosen["scale"]},
-        policies=("eofd", "random"),
+        policies=("eofd", "random"), parameters=compiled_forms("eofd"),
     )  # fmt: skip
     games = [
         TrialSpec(experiment="validation", setting=setting, n_rounds=600, seed=77, trial=t).compute()
