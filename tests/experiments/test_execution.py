@@ -632,10 +632,11 @@ def test_a_plan_leaves_no_file(project, capfd):
 
 
 def add_a_study(project):
-    """Let the notebook have a second study, which needs no result of the first, and cells that need its own."""
+    """Let the notebook have a second study, which needs no result of the first, and cells that need its."""
     text = project / "notebooks" / "tiny.md"
     other = 'Study(experiment="other", settings=[setting], n_rounds=5, n_trials=3, seed=1).run(n_jobs=1)'
-    cells = ["kept, named = [], {}", f"kept.append({other})\nnamed['other'] = kept[0]", "kept[0]", "named['other']"]
+    collected = f"kept.append({other})\nnamed['other'] = kept[0]"
+    cells = ["kept, named = [], {}", collected, "kept[0]", "named['other']"]
     code = "".join(f"\n```{{code-cell}} ipython3\n{cell}\n```\n" for cell in cells)
     text.write_text(text.read_text() + code)
 
