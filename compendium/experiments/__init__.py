@@ -41,7 +41,6 @@ _MODULES = {
     "charged": "tournament",
     "compiled_forms": "policies",
     "curvature_bytes": "memory",
-    "distances": "coverage",
     "held_after": "memory",
     "held_bytes": "memory",
     "measured": "study",

@@ -1,16 +1,14 @@
-"""Whether the confidence region holds the truth while a policy plays, and how large its radius is."""
+"""How large the radii of the confidence region are for one game, and how much of them the truth takes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import joblib
 import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from compendium.experiments.execution import Orders, in_workers
-from compendium.experiments.region import Region, squared_distance, true_parameter
+from compendium.experiments.region import squared_distance, true_parameter
 from compendium.experiments.setting import Setting
 from compendium.theory.mixture import ville_radius_terms
 from compendium.theory.usable_radius import mix_loss_radius_terms
@@ -20,68 +18,6 @@ from mlogb_core.observed import PlayedRound
 from mlogb_core.policies import OptimisticPolicy
 from mlogb_core.radius import LogDetRadius, ObservedRadius, Progress, Radius, TheoremRadius
 from mlogb_core.simulation import Streams, run_trial, trial_streams
-
-
-def distances(
-    setting: Setting, n_rounds: int, n_trials: int, *, seed: int, experiment: str, policy: str = "eofd"
-) -> pd.DataFrame:
-    r"""Distance of the truth from the estimate, over the radius, in every trial.
-
-    Parameters
-    ----------
-    setting : Setting
-        A synthetic problem, whose true parameter is known, and the parameters.
-    n_rounds, n_trials : int
-        T and the number of trials.
-    seed, experiment
-        They choose the random streams.
-    policy : str
-        Who plays, by its name in `compendium.experiments.policies`: an optimistic policy.
-
-    Returns
-    -------
-    DataFrame
-        One row per trial: `largest`, the maximum over t <= T of
-        :math:`\|W_t - W_\star\|_{Z_t}^2/\beta_t` (infinite for a radius of 0); `last`, its value
-        at the end; `regret`. The truth was covered in all rounds where `largest` is at most 1.
-
-    Raises
-    ------
-    ValueError
-        If the problem is not synthetic.
-
-    Notes
-    -----
-    The games are played again whenever a notebook is executed. Where there are many of them, a study of
-    settings with `coverage` plays the same games and stores them.
-    """
-    true_parameter(setting, seed, experiment, 0)  # raises the error before anything is played
-    # Trials in blocks, so that a worker is sent few and long pieces of work.
-    blocks = np.array_split(np.arange(n_trials), min(n_trials, 4 * Orders.from_environment().jobs))
-    played = in_workers(
-        joblib.delayed(_trials)(setting, n_rounds, seed, experiment, block.tolist(), policy)
-        for block in blocks
-    )
-    return pd.DataFrame([row for rows in played for row in rows])
-
-
-def _trials(
-    setting: Setting, n_rounds: int, seed: int, experiment: str, trials: list[int], name: str
-) -> list[dict[str, float]]:
-    with threadpool_limits(limits=1):
-        return [_row(setting, n_rounds, seed, experiment, trial, name) for trial in trials]
-
-
-def _row(
-    setting: Setting, n_rounds: int, seed: int, experiment: str, trial: int, name: str
-) -> dict[str, float]:
-    """Play one trial and return its row of the table."""
-    environment, streams, policy, truth = _opening(setting, seed, experiment, trial, name)
-    region = Region({name: policy}, truth)
-    played = run_trial(environment, {name: policy}, n_rounds, streams, lambda _: region.look())
-    largest, last = region.shares(name).values()
-    regret = float(np.cumsum(played.regret)[-1])
-    return {"trial": trial, "largest": largest, "last": last, "regret": regret}
 
 
 def radius_terms(

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from compendium.experiments.convergence import movements
-from compendium.experiments.coverage import distances, radius_terms
+from compendium.experiments.coverage import radius_terms
 from compendium.experiments.problems import Digits, Synthetic
 from compendium.experiments.region import SHARES, Region
 from compendium.experiments.setting import Setting
@@ -40,43 +40,49 @@ def rounds(trial, n_rounds):
         policy.update(candidates.features[chosen], candidates.outcome(chosen, streams.outcomes.random()))
 
 
+def followed(trial, n_rounds, policies=("eofd",), **changes):
+    """Play a trial that follows the coverage of these policies."""
+    setting = SETTING.model_copy(update={"coverage": True, "policies": policies} | changes)
+    spec = TrialSpec(experiment="observed", setting=setting, n_rounds=n_rounds, seed=3, trial=trial)
+    return spec.compute()
+
+
+def shares(frame, name="eofd"):
+    return [frame.attrs["final"][name][share] for share in SHARES]
+
+
 @pytest.mark.parametrize("n_rounds", [1, 30])
 def test_distances_are_those_before_every_round_and_at_the_end(n_rounds):
     """With one round, the largest distance of some trial is the first; with 30, one in between."""
-    expected = []
+    found = []
     for trial in range(3):
         ratios, regrets = [], []
         for policy, truth, _, regret in rounds(trial, n_rounds + 1):  # the last one is not played
             error = (policy.parameter - truth).ravel()
             ratios.append(error @ policy.curvature.dense() @ error / policy.beta)
             regrets.append(regret)
-        total = sum(regrets[:-1])
-        expected.append({"trial": trial, "largest": max(ratios), "last": ratios[-1], "regret": total})
-    found = distances(SETTING, n_rounds, 3, seed=3, experiment="observed")
-    pd.testing.assert_frame_equal(found, pd.DataFrame(expected), rtol=1e-14)
-    assert (found["largest"] > found["last"]).any()
+        frame = followed(trial, n_rounds)
+        assert shares(frame) == pytest.approx([max(ratios), ratios[-1]], rel=1e-14)
+        assert frame["regret"].sum() == pytest.approx(sum(regrets[:-1]), rel=1e-14)
+        found.append(shares(frame))
+    assert any(largest > last for largest, last in found)
 
 
 def test_with_a_radius_of_zero_the_distance_is_infinite():
-    zero = SETTING.model_copy(update={"radius": {"kind": "constant", "beta": 0.0}})
-    assert np.isinf(distances(zero, 3, 1, seed=3, experiment="observed")["largest"]).all()
+    assert shares(followed(0, 3, radius={"kind": "constant", "beta": 0.0})) == [np.inf, np.inf]
 
 
-def test_a_trial_that_follows_the_coverage_stores_the_distances_of_its_optimistic_policies():
+def test_a_trial_stores_the_distances_of_its_optimistic_policies():
+    """They are those of a policy that plays alone."""
     names = ("random", "eofd", "thompson", "oful")
-    followed = SETTING.model_copy(update={"coverage": True, "policies": names})
-    expected = {
-        name: distances(SETTING, 30, 2, seed=3, experiment="observed", policy=name)
-        for name in ("eofd", "oful")
-    }
     for trial in range(2):
-        spec = TrialSpec(experiment="observed", setting=followed, n_rounds=30, seed=3, trial=trial)
-        final = spec.compute().attrs["final"]
-        for name, table in expected.items():
-            assert [final[name][share] for share in SHARES] == list(table.loc[trial, ["largest", "last"]])
+        frame = followed(trial, 30, names)
+        final = frame.attrs["final"]
+        for name in ("eofd", "oful"):
+            assert shares(frame, name) == shares(followed(trial, 30, (name,)), name)
         assert set(final) == {"eofd", "thompson", "oful"}
         assert not set(SHARES) & set(final["thompson"])
-    plain = spec.model_copy(update={"setting": followed.model_copy(update={"coverage": False})}).compute()
+    plain = followed(trial, 30, names, coverage=False)
     assert plain.attrs["final"] == {
         name: {key: value for key, value in state.items() if key not in SHARES}
         for name, state in final.items()
@@ -93,8 +99,13 @@ def test_a_region_needs_an_optimistic_policy():
 
 
 def test_distances_need_a_known_parameter():
+    with pytest.raises(
+        ValueError, match="coverage must be false unless the problem is synthetic, got Digits"
+    ):
+        followed(0, 3, problem=Digits())
+    digits = SETTING.model_copy(update={"problem": Digits()})
     with pytest.raises(ValueError, match="so the problem synthetic, got Digits"):
-        distances(SETTING.model_copy(update={"problem": Digits()}), 3, 1, seed=3, experiment="observed")
+        radius_terms(digits, 3, confidence=0.1, seed=3, experiment="observed")
 
 
 def test_radius_terms_are_those_of_a_policy_that_plays_by_each_radius():
@@ -120,10 +131,9 @@ def test_radius_terms_are_those_of_a_policy_that_plays_by_each_radius():
 
 
 def test_a_large_matrix_is_measured_by_its_parts(monkeypatch):
-    dense = distances(SETTING, 20, 2, seed=3, experiment="observed")
+    dense = shares(followed(0, 20))
     monkeypatch.setattr("compendium.experiments.region._SMALL", 1)
-    parts = distances(SETTING, 20, 2, seed=3, experiment="observed")
-    pd.testing.assert_frame_equal(parts, dense, rtol=1e-10)
+    assert shares(followed(0, 20)) == pytest.approx(dense, rel=1e-10)
 
 
 def test_movements_are_the_steps_and_the_error_of_each_trial():
