@@ -63,7 +63,7 @@ test-browser: $(STAMP)  ## build the book and read it in an installed Chromium o
 test-kernels: $(STAMP)  ## the fast numerical tests under every OpenBLAS kernel that this processor can run
 	$(BIN)/python tests/kernels.py
 
-test-very-slow: $(STAMP)  ## 3,000 rounds against the literal algorithm at the largest sizes, and games of 100,000 rounds (45 minutes)
+test-very-slow: $(STAMP)  ## 3,000 rounds against the literal algorithm at the largest sizes, and games of 100,000 rounds (50 minutes)
 	$(PYTEST) --dist load -m very_slow
 
 mutants: $(STAMP)  ## put deliberate faults into the library, one at a time; a test must notice each
