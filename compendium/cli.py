@@ -153,6 +153,8 @@ def run(
     # A part that was left out has no tables to draw again from, and the others have.
     without_tables = (UsageError,) if redraw and len(asked) > 1 else ()
     for one, point in asked:
+        if len(asked) > 1:
+            print(f"{one}, {_shown(point)}:" if point else f"{one}:", flush=True)
         try:
             _run_point(
                 one, profile, overrides, point=point, jobs=jobs, again=again, orders=orders, redraw=redraw,
@@ -186,7 +188,7 @@ def _run_point(experiment: str, profile: str, overrides: dict[str, Any], **optio
         for line in attestation.history(done.path, done.record):
             print(f"  {line}")
     elif options["redraw"]:
-        print(f"{done.name} was drawn again from its tables")
+        print(f"{done.name} was drawn again from its tables; `mlogb verify --attest` says what reproduces it")
     else:
         print(f"{done.name} took {done.record['duration_seconds']} s{_trials_took(done.record)}")
     for line in dict.fromkeys(_data_lines(done.record["study"])):
@@ -288,6 +290,8 @@ def verify(
             print(f"  {line}")
         if report.computed:
             print(f"  {recomputation.what_is_missed(report)}")
+        elif not (sample or all_):
+            print("  no trial was computed again")
         unchecked |= bool(report.gaps)
         if attest and not found and report.computed:
             print(f"  attested: {verification.attest(run, report)}")

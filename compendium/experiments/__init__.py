@@ -50,6 +50,7 @@ _MODULES = {
     "publish": "study",
     "radius_terms": "coverage",
     "round_times": "timing",
+    "run_each": "study",
     "sparse_beside_dense": "sparse_games",
     "track_curvature": "spectra",
     "track_sketch": "spectra",

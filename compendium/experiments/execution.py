@@ -127,7 +127,8 @@ def obtain(experiment: str, specs: Sequence[TrialSpec], folder: Path, orders: Or
     TrialsFailedError
         If a trial failed or a worker was killed; the trials that were computed are stored.
     progress.Stopped
-        If the orders ask for a plan only, or for a shard while trials of other shards are missing.
+        If the orders ask for a plan only and trials are missing, or for a shard while trials of other shards
+        are missing.
     """
     asked = {spec.key: spec for spec in specs}
     number, count = orders.shard or (1, 1)
@@ -138,8 +139,8 @@ def obtain(experiment: str, specs: Sequence[TrialSpec], folder: Path, orders: Or
         missing = {key: spec for key, spec in part.items() if key not in frames}
         if _LOG.isEnabledFor(logging.INFO):  # making the plan takes time
             _LOG.info(plan.describe(asked, frames, missing, None if orders.cluster else orders.jobs))
-        if orders.plan_only:
-            raise progress.Stopped("nothing was computed: this was the plan only")
+        if orders.plan_only and missing:
+            raise progress.Stopped(progress.PLANNED)
         send({"total": len(part), "stored": len(part) - len(missing)})
         if missing:
             trials.check_writable(folder)
@@ -181,9 +182,17 @@ def in_workers(calls: Iterable[Any]) -> list[Any]:
     ----------
     calls : iterable
         What `joblib.delayed` returns.
+
+    Raises
+    ------
+    progress.Stopped
+        If the batch asks for a plan only.
     """
+    orders = Orders.from_environment()
+    if orders.plan_only:
+        raise progress.Stopped(progress.PLANNED)
     with _without_warnings_of_workers():
-        return list(_workers(Orders.from_environment().jobs)(calls))
+        return list(_workers(orders.jobs)(calls))
 
 
 def _workers(count: int, **options: Any) -> joblib.Parallel:

@@ -23,6 +23,8 @@ TARGET = "mlogb.study"
 #: that the study needs; ``total``, the number of trials that this process is to obtain, and ``stored``, how
 #: many of them are stored already; and ``computed``, how many have been computed since the last message.
 Message = dict[str, Any]
+#: What a plan says at its end.
+PLANNED = "nothing was computed: this was the plan only"
 
 _LOGGERS = tuple(f"compendium.experiments.{name}" for name in ("execution", "plan", "trials"))
 _LINE_INTERVAL = 60.0  # seconds between two lines in a log

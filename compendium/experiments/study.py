@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, field_v
 
 from compendium.experiments import trials
 from compendium.experiments.execution import Orders, obtain
+from compendium.experiments.progress import Stopped
 from compendium.experiments.region import SHARES
 from compendium.experiments.setting import Setting
 from compendium.experiments.trials import TrialSpec
@@ -121,6 +122,37 @@ class Study(BaseModel):
         return replace(
             Results.of(self, combine(specs, frames), final_states(specs, frames)), computed_on=computed
         )
+
+
+def run_each(studies: Iterable[Study]) -> list[Results]:
+    """Run studies of which none needs a result of another one; a plan or a shard takes its part of all.
+
+    Parameters
+    ----------
+    studies : iterable of Study
+        The studies, each of which is begun when those before it have ended.
+
+    Returns
+    -------
+    list of Results
+        Their tables, without the single rounds; see `Results.tables_only`.
+
+    Raises
+    ------
+    progress.Stopped
+        If some of them stopped, after all of them.
+    execution.TrialsFailedError
+        If trials of a study failed.
+    """
+    results, stops = [], list[str]()
+    for study in studies:
+        try:
+            results.append(study.run().tables_only())
+        except Stopped as stop:
+            stops.append(str(stop))
+    if stops:
+        raise Stopped("\n".join(dict.fromkeys(stops)))
+    return results
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ to a function that is an option of `papermill.execute_notebook`.
 
 from __future__ import annotations
 
+import builtins
 import logging
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -16,6 +17,8 @@ from nbclient.exceptions import CellExecutionError, DeadKernelError
 from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import Engine, papermill_engines
 
+from compendium.experiments.data import DataError
+from compendium.experiments.execution import TrialsFailedError
 from compendium.experiments.progress import TARGET, Message, Stopped
 from compendium.system.kernels import CLIENT_OPTIONS
 
@@ -58,8 +61,8 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
         """Execute the cells until one fails.
 
         For a plan or a shard, a study has no results. With `goes_on`, further cells are executed then, since
-        one of them may run another study. Those that fail are skipped: they need results that are not there,
-        which shows as the error of a missing name, of an empty list or of a missing entry.
+        one of them may run another study. Those that fail for want of the results are skipped, and their
+        errors are left out of the notebook, in which papermill takes the first one for that of the run.
         """
         skipped = 0
         for index, cell in enumerate(self.nb.cells):
@@ -69,11 +72,13 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
             except CellExecutionError as error:
                 if self._goes_on and error.ename == Stopped.__name__:
                     self.stopped.append(error.evalue)
-                elif self.stopped:
+                elif self.stopped and _may_lack_results(error.ename):
                     skipped += 1
                 else:
+                    self.stopped.clear()
                     self.nb_man.cell_exception(cell, cell_index=index, exception=error)
-                    break  # papermill raises the error of this cell
+                    break
+                cell.outputs = [output for output in cell.outputs if output.output_type != "error"]
             finally:
                 self.nb_man.cell_complete(cell, cell_index=index)
         if skipped:
@@ -92,6 +97,17 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
             self.km.provisioner.process.kill()
             raise DeadKernelError("it prints too much")
         return super().process_message(message, cell, cell_index)
+
+
+def _may_lack_results(name: str) -> bool:
+    """Whether an error of this name can be for want of a study's results.
+
+    That shows as the error of a missing name, of an empty list or of a missing entry. Trials that failed,
+    data that are absent, and a disk or a memory that is full are errors of their own.
+    """
+    kind = getattr(builtins, name, None)
+    own = isinstance(kind, type) and issubclass(kind, (OSError, MemoryError))
+    return not own and name not in (TrialsFailedError.__name__, DataError.__name__)
 
 
 class _Engine(Engine):  # type: ignore[misc]

@@ -309,6 +309,25 @@ def expand(experiment: Experiment, overrides: Mapping[str, Any]) -> list[Paramet
     return [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
 
 
+def sorted_out(
+    experiment: Experiment, profile: str, point: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> tuple[Parameters, Parameters]:
+    """Return the point of the grid and what is overridden, where a user gives values that are no change.
+
+    A value of the grid names a point of it. A value that the profile has anyway overrides nothing.
+
+    Raises
+    ------
+    UsageError
+        As in `resolve`.
+    """
+    given = resolve(experiment, profile, {**point, **overrides})
+    named = {n for n in overrides if n in experiment.grid and given[n] in experiment.grid[n]}
+    point = {name: given[name] for name in experiment.grid if name in point or name in named}
+    usual = notebook_parameters(experiment.source) | resolve(experiment, profile, point)
+    return point, {name: overrides[name] for name in overrides if given[name] != usual[name]}
+
+
 def resolve(experiment: Experiment, profile: str, overrides: Mapping[str, Any]) -> Parameters:
     """Return the parameters of a run, checked against the notebook.
 

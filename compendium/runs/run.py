@@ -23,7 +23,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from compendium.experiments import journal, progress
-from compendium.runs.manifest import Experiment, load_manifest
+from compendium.runs.manifest import Experiment, load_manifest, sorted_out
 from compendium.runs.request import Request, used_data
 from compendium.system import locks, paths, provenance
 from compendium.system.kernels import KERNEL, kernel_environment
@@ -110,7 +110,7 @@ def execute(
     experiment, profile : str
         Names in the manifest.
     overrides : mapping, optional
-        Parameters that replace those of the profile.
+        Parameters that replace those of the profile. A value that is no change makes no other run.
     jobs : int
         Number of worker processes; the results do not depend on it.
     again : bool
@@ -144,7 +144,7 @@ def execute(
         If the orders ask to stop before there are results.
     """
     chosen = load_manifest().experiment(experiment)
-    overrides, point = dict(overrides or {}), dict(point or {})
+    point, overrides = sorted_out(chosen, profile, point or {}, overrides or {})
     request, parameters = Request.make(chosen, profile, point, overrides)
     final = paths.runs_folder() / experiment / request.name
 
@@ -365,7 +365,7 @@ def _attempt(
     if failures:
         raise FailureError("\n".join([*failures, f"as far as it got: {paths.relative(output)}"]))
     if orders.plan_only:
-        raise progress.Stopped("the notebook has no study that could be planned; nothing was kept")
+        raise progress.Stopped("no trial is left to compute; nothing was kept: this was the plan only")
     paths.write_atomically(output, dumps(_without_places(normalise(executed))))
     if provenance.git_state(provenance.code_root()) != state:
         # There were commits or edits while the notebook was executed, so it is not certain what it imported.

@@ -631,14 +631,18 @@ def test_a_plan_leaves_no_file(project, capfd):
     assert journal.batches() == []
 
 
-def add_a_study(project):
-    """Let the notebook have a second study, which needs no result of the first, and cells that need its."""
+def add(project, *cells):
+    """Add cells to the notebook."""
     text = project / "notebooks" / "tiny.md"
-    other = 'Study(experiment="other", settings=[setting], n_rounds=5, n_trials=3, seed=1).run(n_jobs=1)'
-    collected = f"kept.append({other})\nnamed['other'] = kept[0]"
-    cells = ["kept, named = [], {}", collected, "kept[0]", "named['other']"]
     code = "".join(f"\n```{{code-cell}} ipython3\n{cell}\n```\n" for cell in cells)
     text.write_text(text.read_text() + code)
+
+
+def add_a_study(project, n_trials=3):
+    """Let the notebook have a second study, which needs no result of the first, and cells that need its."""
+    settings = f"settings=[setting], n_rounds=5, n_trials={n_trials}, seed=1"
+    collected = f'kept.append(Study(experiment="other", {settings}).run(n_jobs=1))\nnamed["other"] = kept[0]'
+    add(project, "kept, named = [], {}", collected, "kept[0]", 'named["other"]')
 
 
 def test_a_plan_covers_every_study(project, capfd):
@@ -649,6 +653,61 @@ def test_a_plan_covers_every_study(project, capfd):
     assert "tiny: 8 trials, 0 stored\n" in said
     assert "other: 3 trials, 0 stored\n" in said
     assert "5 cells need a study that is not complete: skipped until you run again\n" in said
+
+
+def test_a_plan_goes_on_after_a_study_that_is_complete(project, capfd):
+    add_a_study(project)
+    runs.execute("tiny", "paper")
+    text = project / "notebooks" / "tiny.md"
+    text.write_text(text.read_text().replace("n_rounds=5, n_trials=3", "n_rounds=5, n_trials=4"))
+    plan = {"orders": Orders(plan_only=True), "again": True}
+    with pytest.raises(progress.Stopped, match="the plan only"):
+        runs.execute("tiny", "paper", **plan)
+    said = capfd.readouterr().err
+    assert "tiny: 8 trials, 8 stored\nother: 4 trials, 3 stored\n  1 to compute: " in said
+    text.write_text(text.read_text().replace("n_rounds=5, n_trials=4", "n_rounds=5, n_trials=2"))
+    with pytest.raises(progress.Stopped, match="no trial is left to compute"):
+        runs.execute("tiny", "paper", **plan)
+    assert "skipped" not in capfd.readouterr().err
+
+
+def test_a_plan_plays_no_games_in_workers(project):
+    played = project / "played"
+    imported = "import joblib, pathlib\nfrom compendium.experiments.execution import in_workers"
+    add(project, f"{imported}\nin_workers([joblib.delayed(pathlib.Path({str(played)!r}).touch)()])")
+    with pytest.raises(progress.Stopped, match="the plan only"):
+        runs.execute("tiny", "paper", orders=Orders(plan_only=True))
+    assert not played.exists()
+    runs.execute("tiny", "paper")
+    assert played.exists()
+
+
+def test_a_plan_covers_all_studies_of_a_cell(project, capfd):
+    study = 'Study(experiment="{}", settings=[setting], n_rounds=5, n_trials=3, seed=1)'
+    each = f"[{study.format('second')}, {study.format('third')}]"
+    add(project, f"from compendium.experiments import run_each\nrun_each({each})")
+    with pytest.raises(progress.Stopped, match="the plan only"):
+        runs.execute("tiny", "paper", orders=Orders(plan_only=True))
+    said = capfd.readouterr().err
+    assert "second: 3 trials, 0 stored\n" in said
+    assert "third: 3 trials, 0 stored\n" in said
+
+
+FAILING = """
+from compendium.experiments import trials
+def fail(*_):
+    raise MemoryError("too little")
+trials.TrialSpec.compute = fail
+"""
+
+
+def test_a_shard_whose_trials_fail_says_so_after_a_study_that_is_not_complete(project):
+    add(project, FAILING)
+    add_a_study(project)
+    with pytest.raises(runs.FailureError, match=r"2 of 2 trials failed.*\n.*MemoryError: too little"):
+        runs.execute("tiny", "paper", orders=Orders(shard=(1, 2)))
+    [batch] = journal.batches()
+    assert "2 of 2 trials failed" in batch.error
 
 
 def test_a_shard_takes_its_part_of_every_study(project):

@@ -289,7 +289,7 @@ def test_a_point_without_tables_does_not_stop_the_others_from_being_drawn_again(
 @pytest.mark.slow
 def test_a_plan_of_a_notebook_without_a_study_keeps_nothing(mlogb, root):
     make_project(root, STUDY)
-    message = "the notebook has no study that could be planned; nothing was kept\n"
+    message = "no trial is left to compute; nothing was kept: this was the plan only\n"
     assert mlogb("run", "tiny", "--profile", "smoke", "--dry-run") == (0, message, "")
     assert [path.name for path in root.glob("papermill_runs/**/*") if path.is_file()] == [".lock"]
 
@@ -375,6 +375,8 @@ def test_verify(mlogb, root, monkeypatch, tmp_path_factory):
         "  sample None", "  its text has changed", "  not checked: needs a package",
         "papermill_runs/tiny/smoke-00000001: verified, but for what was not checked",
     ])  # fmt: skip
+    _, out, _ = mlogb("verify", "--sample", "0", "papermill_runs/tiny/smoke-00000001")
+    assert "  no trial was computed again" in out.splitlines()
     code, out, _ = mlogb("verify", "--attest")
     assert (code, attested) == (1, [])
     assert out.splitlines()[1] == "  not attested: no trial was computed again"

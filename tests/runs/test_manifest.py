@@ -17,6 +17,7 @@ from compendium.runs.manifest import (
     notebook_parameters,
     parse_override,
     resolve,
+    sorted_out,
 )
 from compendium.system import paths
 from compendium.system.paths import UsageError
@@ -240,6 +241,19 @@ def test_a_grid_has_a_point_for_each_combination(tmp_path):
     assert resolve(experiment, "smoke", points[3])["sizes"] == [1, 2]
     assert expand(experiment, {"label": "c"}) == [{"sizes": [1]}, {"sizes": [1, 2]}]
     assert expand(experiment, {"label": "c", "sizes": [3]}) == [{}]
+
+
+def test_values_that_are_no_change_override_nothing(own_manifest):
+    def of(experiment, **overrides):
+        return sorted_out(own_manifest.experiment(experiment), "paper", {}, overrides)
+
+    assert of("mnist", n_trials=10) == ({}, {})  # of the profile
+    assert of("mnist", n_trials=11, seed=20261127) == ({}, {"n_trials": 11})
+    assert of("mnist", sketch_size=78) == ({}, {})  # the notebook's default
+    assert of("tournament", problem="fixed", n_trials=20) == ({"problem": "fixed"}, {})
+    # The profile has other rounds for this point of the grid.
+    assert of("equal_regret", case="lectures", lecture_rounds=300) == ({"case": "lectures"}, {})
+    assert of("equal_regret", case="real", lecture_rounds=300) == ({"case": "real"}, {"lecture_rounds": 300})
 
 
 def test_without_a_grid_there_is_one_point():
