@@ -143,7 +143,7 @@ def test_all_experiments_run_and_one_that_fails_stops_no_other(mlogb, root, monk
 
     monkeypatch.setattr(runs, "execute", execute)
     code, out, err = mlogb("run", "--all", "--profile", "smoke", "--jobs", "3", "--again")
-    assert (code, out) == (1, "")
+    assert (code, out) == (1, "tiny:\nsecond, label='a':\nsecond, label='b':\n")
     assert err == "tiny: failed\nsecond, label='a': failed\nsecond, label='b': failed\n"
     points = [("tiny", {}), ("second", {"label": "a"}), ("second", {"label": "b"})]
     assert asked == [(name, "smoke", {}, 3, True, None, point, False, None) for name, point in points]
@@ -212,7 +212,8 @@ def test_the_other_points_of_a_grid_are_run_if_a_kernel_dies(mlogb, root):
     [done] = runs.find_runs()
     assert done.record["point"] == {"label": "good"}
     assert (done.record["parameters"]["label"], done.record["overrides"]) == ("good", {})
-    assert out.splitlines()[0].startswith(f"{done.name} took ")
+    assert out.splitlines()[:2] == ["tiny, label='bad':", "tiny, label='good':"]
+    assert out.splitlines()[2].startswith(f"{done.name} took ")
     code, out, _ = mlogb("status")
     assert (code, out.startswith("no batch is under way")) == (0, True)  # there is no trial to continue with
     assert "a run for each of: label=['bad', 'good']" in mlogb("list")[1]
@@ -271,7 +272,8 @@ def test_a_point_that_finds_the_disk_full_does_not_stop_the_others(mlogb, root, 
     monkeypatch.setattr(runs, "execute", execute)
     line = "No space left on device: results.parquet\n"
     expected = "".join(f"label='{name}': {line}" for name in "abc")
-    assert mlogb("run", "tiny", "--profile", "smoke") == (1, "", expected)
+    heads = "".join(f"tiny, label='{name}':\n" for name in "abc")
+    assert mlogb("run", "tiny", "--profile", "smoke") == (1, heads, expected)
     assert asked == [{"label": name} for name in "abc"]
 
 
@@ -280,7 +282,7 @@ def test_a_point_without_tables_does_not_stop_the_others_from_being_drawn_again(
     make_project(root, STUDY)
     set_grid(root, "{label: [a, b]}")
     code, out, err = mlogb("run", "tiny", "--profile", "smoke", "--redraw")
-    assert (code, out) == (1, "")
+    assert (code, out) == (1, "tiny, label='a':\ntiny, label='b':\n")
     assert [line.partition(": ")[0] for line in err.splitlines()] == ["label='a'", "label='b'"]
     assert err.count("is not there, so there are no tables to draw it from") == 2
     assert mlogb("run", "tiny", "--profile", "smoke", "--redraw", "-p", "label=a")[0] == 2
