@@ -190,7 +190,10 @@ def in_workers(calls: Iterable[Any]) -> list[Any]:
     """
     orders = Orders.from_environment()
     if orders.plan_only:
-        raise progress.Stopped(progress.PLANNED)
+        number = len(list(calls))
+        raise progress.Stopped(
+            f"not in the plan: {number} computations in workers, which are no trials\n{progress.PLANNED}"
+        )
     with _without_warnings_of_workers():
         return list(_workers(orders.jobs)(calls))
 
