@@ -55,7 +55,7 @@ test-all: test  ## what CI runs: `make test`, then all that is slow or needs a b
 	$(PYTEST) -m "not slow and not very_slow and not browser and not compiled" tests/core
 	HYPOTHESIS_PROFILE=more $(BIN)/python -m pytest -m "hypothesis and not slow and not very_slow" tests
 	$(PYTEST) --nbval papermill_runs/*/paper-*
-	$(BIN)/python tests/kernels.py
+	$(BIN)/python tests/kernels.py --others
 
 test-browser: $(STAMP)  ## build the book and read it in an installed Chromium or Chrome (a minute or two)
 	$(BIN)/python -m pytest -m browser tests/book/test_site.py

@@ -90,6 +90,12 @@ def kernels() -> dict[str, str]:
     return found
 
 
+def own() -> set[str]:
+    """The kernels of the two libraries that are not asked for one, under which all other tests run."""
+    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
 def run(kernel: str) -> int:
     """The tests under one kernel; the exit code."""
     print(f"== {kernel}", flush=True)
@@ -110,8 +116,12 @@ def main() -> int:
     parser.add_argument(
         "kernel", nargs="*", help="names as OpenBLAS writes them; all that can run by default"
     )
-    asked = parser.parse_args().kernel
-    found = kernels()
+    parser.add_argument("--others", action="store_true", help="leave out that of all other tests")
+    arguments = parser.parse_args()
+    asked, found = arguments.kernel, kernels()
+    if arguments.others:
+        left_out = own()
+        found = {kernel: name for kernel, name in found.items() if {name} != left_out}
     if unknown := set(asked) - set(found):
         raise SystemExit(f"{', '.join(sorted(unknown))} cannot run here; {', '.join(found) or 'none'} can")
     if not found:
