@@ -273,16 +273,16 @@ def _texts(targets: Iterable[Path] | None) -> list[Path]:
 
 def _files(targets: Iterable[Path] | None, suffix: str) -> list[Path]:
     """Return the files of one suffix that the targets name, sorted."""
-    chosen = [notebooks_folder()] if targets is None else [target.resolve() for target in targets]
     found: set[Path] = set()
-    for target in chosen:
+    for asked in [notebooks_folder()] if targets is None else targets:
+        target = asked.resolve()
         named = target.with_suffix(suffix)
         if target.is_dir():
             found.update(p for p in target.rglob(f"*{suffix}") if ".ipynb_checkpoints" not in p.parts)
         elif named.is_file():
             found.add(named)
         elif not (target.is_file() or target.with_suffix(".md").is_file()):
-            raise UsageError(f"{target} does not exist")
+            raise UsageError(f"{asked} does not exist")
     return sorted(found)
 
 

@@ -229,12 +229,13 @@ def locate(path: Path) -> Path:
     Raises
     ------
     UsageError
-        If the folder is not in the project.
+        If there is no such folder, or it is not in the project.
     """
-    if path.exists():
-        for folder in _run_folders():
-            if folder.samefile(path):
-                return folder
+    if not path.is_dir():
+        raise UsageError(f"{path} is not a run: there is no such folder")
+    for folder in _run_folders():
+        if folder.samefile(path):
+            return folder
     resolved = path.resolve()
     if not resolved.is_relative_to(paths.project_root().resolve()):
         raise UsageError(f"{path} is not in the project at {paths.project_root()}")

@@ -89,6 +89,18 @@ def test_wrong_requests_exit_with_2(mlogb, root, arguments, message):
     assert not (root / "papermill_runs").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("verify nosuch", "nosuch is not a run: there is no such folder\n"),
+        ("notebooks check nosuch.md", "nosuch.md does not exist\n"),
+    ],
+)
+def test_what_is_not_there_is_named_as_it_was_written(mlogb, root, arguments, message):
+    make_project(root)
+    assert mlogb(*arguments.split()) == (2, "", message)
+
+
 def test_zero_jobs_are_refused(mlogb):
     assert mlogb("run", "tiny", "--jobs", "0")[0] == 2
 
