@@ -19,7 +19,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from scipy import stats
+from scipy.special import stdtrit
 
 from compendium.experiments.policies import POLICIES, Style
 
@@ -151,7 +151,7 @@ def _half_interval(curves: pd.DataFrame) -> pd.Series[float] | None:
     n = curves.shape[1]
     if n < 3:  # with one degree of freedom an interval says next to nothing
         return None
-    half: pd.Series[float] = curves.std(axis=1, ddof=1) * (float(stats.t.ppf(0.975, n - 1)) / n**0.5)
+    half: pd.Series[float] = curves.std(axis=1, ddof=1) * (float(stdtrit(n - 1, 0.975)) / n**0.5)
     return half
 
 

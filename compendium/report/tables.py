@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy.special import stdtrit
 
 from compendium.report.figures import label
 from compendium.system import paths
@@ -381,7 +381,7 @@ def interval(values: Iterable[float], level: float = 0.95) -> tuple[float, float
     mean = float(sample.mean())
     if sample.size < 3:  # with one degree of freedom an interval says next to nothing
         return mean, np.nan, np.nan
-    half = float(stats.t.ppf(0.5 + level / 2, sample.size - 1) * sample.std(ddof=1) / np.sqrt(sample.size))
+    half = float(stdtrit(sample.size - 1, 0.5 + level / 2) * sample.std(ddof=1) / np.sqrt(sample.size))
     return mean, mean - half, mean + half
 
 

@@ -117,6 +117,17 @@ def test_degenerate_streams_for_thousands_of_rounds(kind, streams, K, d, m, roun
     assert result.shrinkage <= 1e-11 * max(1.0, policy.curvature.shrinkage)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SKETCHES)
+def test_eight_arms_for_2000_rounds(kind):
+    policy = make(kind, 1, 12, 4)
+    sets = action_sets("eight arms", 2000, 8, 12, seed=5)
+    result = follow(policy, literal_of(kind, policy), sets, check_every=20)
+    assert result.rounds == 2000
+    assert result.parameter <= 1e-11
+    assert result.shrinkage <= 1e-11
+
+
 @st.composite
 def rough_rounds(draw):
     """Sizes, settings, and rounds whose actions come from a small pool in changing scales."""
