@@ -25,6 +25,9 @@ LONGER = ("SkylakeX", "Cooperlake", "SapphireRapids")
 #: Variables that keep OpenBLAS and numba to the instructions of AVX2.
 AVX2 = {"OPENBLAS_CORETYPE": "Haswell", "NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx2,+fma"}
 
+#: In a quick run the kernels are interpreted: to compile them for these instructions takes over a minute.
+INTERPRETED = {"NUMBA_DISABLE_JIT": "1"}
+
 
 def has_longer() -> bool:
     """Whether a BLAS of this process uses vectors of 512 bits, and the process was not told to do without.
@@ -61,7 +64,8 @@ def measure(n_sizes: int, record: str, quick: bool = False) -> dict[str, Any]:
         command = [sys.executable, "-m", "benchmarks", "--part", "table", "--part", "roofline"]
         command += ["--sizes", str(n_sizes), "--results", folder, "--figures", folder]
         command += ["--quick"] if quick else []
-        process = subprocess.run(command, env=os.environ | AVX2, capture_output=True, text=True, check=False)
+        variables = os.environ | AVX2 | (INTERPRETED if quick else {})
+        process = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
         if process.returncode:
             last = process.stderr.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
             raise FailureError(f"the small sizes with vectors of 256 bits: {last[0]}")
