@@ -36,7 +36,8 @@ class Comparison(NamedTuple):
 
 
 def candidates(rng, d):
-    actions = rng.standard_normal((int(rng.integers(10, 31)), d))
+    """Few actions, since the literal algorithm scores them one by one: most of the time for K > 1."""
+    actions = rng.standard_normal((int(rng.integers(4, 13)), d))
     return actions / np.linalg.norm(actions, axis=1, keepdims=True)
 
 
