@@ -40,9 +40,8 @@ TESTS = (
         "buffered_sketch or outside_the_ball or not_aligned or play_the_literal and (span or axes or zero)",
     ),
     (
-        "test_buffer.py test_choice.py test_compiled_faults.py test_coordinates.py "
-        "test_curvature.py test_error_control.py test_orthogonality.py test_policies.py "
-        "test_printed.py test_projection.py "
+        "test_buffer.py test_choice.py test_compiled_faults.py test_coordinates.py test_curvature.py "
+        "test_error_control.py test_orthogonality.py test_policies.py test_printed.py test_projection.py "
         "test_roundoff.py test_sparse.py test_stiff.py test_thompson.py",
         "",
     ),

@@ -35,9 +35,9 @@ class Comparison(NamedTuple):
     policy: object
 
 
-def candidates(rng, d):
-    """Few actions, since the literal algorithm scores them one by one: most of the time for K > 1."""
-    actions = rng.standard_normal((int(rng.integers(4, 13)), d))
+def candidates(rng, K, d):
+    """Unit actions; fewer for K > 1, where to score them one by one takes the literal algorithm longest."""
+    actions = rng.standard_normal((int(rng.integers(*((10, 31) if K == 1 else (4, 13)))), d))
     return actions / np.linalg.norm(actions, axis=1, keepdims=True)
 
 
@@ -50,7 +50,7 @@ def compare(fast, literal, rounds, norm_bound, seed=0):
     different = projected = greedy = 0
     parameter = spectrum = shrinkage = beta = 0.0
     for _ in range(rounds):
-        actions = candidates(rng, d)
+        actions = candidates(rng, K, d)
         chosen = fast.select(actions)
         different += chosen != literal.select(actions)
         beta = max(beta, abs(fast.beta - literal.beta) / fast.beta)
@@ -169,7 +169,7 @@ def test_the_oracle_survives_an_svd_that_does_not_converge(monkeypatch):
         failed.append(matrix.shape)
         raise np.linalg.LinAlgError("SVD did not converge")
 
-    for x in candidates(np.random.default_rng(1), 5):
+    for x in candidates(np.random.default_rng(1), 2, 5):
         monkeypatch.setattr(np.linalg, "svd", svd)
         plays[0].update(x, 1)
         monkeypatch.setattr(np.linalg, "svd", stubborn)
