@@ -190,13 +190,13 @@ def run_trial(
         candidates = instance.actions(streams.actions)
         uniform = float(streams.outcomes.random())
         value = expected_reward(candidates.probabilities, environment.rewards)
-        n_actions[t] = len(value)
+        n_actions[t], best = len(value), value.max()
         for place in range(len(names)):
             p = (place + t) % len(names)
             policy = policies[names[p]]
             played, y, select[t, p], update[t, p] = play_round(policy, candidates, uniform)
             action[t, p], outcome[t, p] = played, y
-            reward[t, p], regret[t, p], margin[t, p] = payoff[y], value.max() - value[played], policy.margin
+            reward[t, p], regret[t, p], margin[t, p] = payoff[y], best - value[played], policy.margin
         if on_round is not None:
             on_round(Round(t + 1, candidates, action[t], outcome[t]))
     return Trial(names, n_actions, action, outcome, reward, regret, margin, select, update)
