@@ -361,7 +361,7 @@ def advice(rows: Sequence[Row]) -> tuple[bool, str]:
     less, speed = eofd["verdict"] == LESS, reference["ms"] / eofd["ms"]
     if not less and speed < FASTER:
         return False, (
-            f"its regret is OFUL-MLogB's, but a round of OFUL-MLogB takes only {speed:.2g} times its time"
+            f"its regret is OFUL-MLogB's, but a round of OFUL-MLogB takes only {speed:.2f} times its time"
         )
     as_good = [one for one in equal_policies(rows) if one["verdict"] == LESS or not less]
     cheap = [one for one in as_good if one["ms"] <= eofd["ms"] and _FAMILY[one["policy"]] != "sketch"]

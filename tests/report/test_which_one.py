@@ -107,7 +107,7 @@ def test_a_table_is_ordered_by_regret_and_names_who_did_not_play_and_who_failed(
         (ROWS, True, "in 1/8 of its time"),
         (changed(EOFD, verdict=MORE), False, "certainly more"),
         (changed(EOFD, verdict=UNDECIDED), False, "not certain"),
-        (changed(EOFD, ms=3.5), False, "but a round of OFUL-MLogB takes only 1.1 times its time"),
+        (changed(EOFD, ms=3.5), False, "but a round of OFUL-MLogB takes only 1.14 times its time"),
         (changed("growing-ridge", verdict=EQUAL), False, "growing ridge has the same regret in no more time"),
         (changed(FULL, share=0.95), False, "nothing was learned (95% of random play)"),
         (changed(EOFD, verdict=LESS, ms=3.5), True, "certainly less regret than OFUL-MLogB"),
