@@ -6,7 +6,7 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -33,6 +33,8 @@ _ROUNDOFF = 1e-9
 _LAST_DIGITS = 1e-12
 # The roundoff of a decision margin, which is a difference of scores of the order of 1.
 _MARGIN = 1e-12
+# Stored trials that are compared with the tables at once; their tables are in memory together.
+_TOGETHER = 500
 
 
 @dataclass
@@ -105,7 +107,7 @@ def trial_faults(run: Run, sample: int | None, report: Report) -> Iterator[str]:
                 before = margins.get(who, (np.inf, np.inf))
                 margins[who] = min(before[0], one["all_rounds"]), min(before[1], one["after_round_1"])
             for name, tolerance in _allowed(run).items():
-                needed = _needed_tolerance(tables[name], _rows(results)[name], spec, tolerance)
+                needed = _needed_tolerance(tables[name], _rows(results)[name], [spec], tolerance)
                 report.tolerances[name] = max(report.tolerances.get(name, 0.0), needed)
                 if needed > tolerance:
                     yield f"{_named(spec)}: computed again, it gives other rows of {name}.parquet{since}"
@@ -146,7 +148,7 @@ def _compute_again(
     study: Study, chosen: list[TrialSpec], number: int, report: Report
 ) -> Iterator[tuple[TrialSpec, Results]]:
     for place, spec in enumerate(chosen, 1):
-        yield spec, _alone(study, spec, spec.compute())
+        yield spec, _results(study, [spec], [spec.compute()])
         report.computed.append(_named(spec))
         report.say(f"computed again: {_named(spec)} ({place} of {len(chosen)}; the study has {number})")
 
@@ -170,25 +172,51 @@ def _stored_faults(
     memory.
     """
     folder = paths.trials_folder()
-    for spec in specs:
-        if keys[_named(spec)] != spec.key or not trials.is_stored(spec, folder):
-            continue
-        frame = trials.load(spec, folder)
-        if frame is not None:
-            for name, rows in _rows(_alone(study, spec, frame)).items():
-                largest = _LAST_DIGITS if name == "results" else 0.0
-                if _needed_tolerance(tables[name], rows, spec, largest) > largest:
-                    yield f"{_named(spec)}: the stored trial gives other rows of {name}.parquet"
+    there = [spec for spec in specs if keys[_named(spec)] == spec.key and trials.is_stored(spec, folder)]
+    for start in range(0, len(there), _TOGETHER):
+        loaded = [(spec, trials.load(spec, folder)) for spec in there[start : start + _TOGETHER]]
+        stored = [(spec, frame) for spec, frame in loaded if frame is not None]
+        # To look at trials one by one takes many times as long, so it is done where some of them differ.
+        if stored and any(_rows_differ(tables, study, stored).values()):
+            for one in stored:
+                for name, differ in _rows_differ(tables, study, [one]).items():
+                    if differ:
+                        yield f"{_named(one[0])}: the stored trial gives other rows of {name}.parquet"
 
 
-def _needed_tolerance(table: pd.DataFrame, rows: pd.DataFrame, spec: TrialSpec, largest: float) -> float:
-    """Return the tolerance up to which a table has a trial's rows: 0, the largest allowed, or infinity."""
-    same = (table["setting"] == spec.setting.name) & (table["trial"] == spec.trial)
-    kept = table.loc[same, list(rows.columns)].reset_index(drop=True)
+def _rows_differ(
+    tables: Mapping[str, pd.DataFrame], study: Study, stored: Sequence[tuple[TrialSpec, pd.DataFrame]]
+) -> dict[str, bool]:
+    """Return by its name whether a table has other rows than some trials."""
+    specs, frames = zip(*stored, strict=True)
+    found = {}
+    for name, rows in _rows(_results(study, specs, frames)).items():
+        largest = _LAST_DIGITS if name == "results" else 0.0
+        found[name] = _needed_tolerance(tables[name], rows, specs, largest) > largest
+    return found
+
+
+def _needed_tolerance(
+    table: pd.DataFrame, rows: pd.DataFrame, specs: Sequence[TrialSpec], largest: float
+) -> float:
+    """Return the tolerance up to which a table has the rows of trials: 0, the largest allowed or infinity."""
+    ours = {(spec.setting.name, spec.trial) for spec in specs}
+    kept, rows = (_of_trials(one, ours) for one in (table[list(rows.columns)], rows))
     if len(kept) != len(rows):
         return np.inf
     kept = kept.astype(rows.dtypes.to_dict())  # a table of several studies may have floats for integers
     return next((t for t in (0.0, largest) if not differences(kept, rows, t)), np.inf)
+
+
+def _of_trials(table: pd.DataFrame, ours: Collection[tuple[str, int]]) -> pd.DataFrame:
+    """Return the rows of some trials, trial by trial; the rows of a trial keep their order."""
+    settings, numbers = zip(*ours, strict=True)
+    near = table[table["setting"].isin(settings) & table["trial"].isin(numbers)]
+    order = {one: place for place, one in enumerate(sorted(ours))}
+    who = zip(near["setting"], near["trial"], strict=True)
+    places = np.array([order.get(one, -1) for one in who], dtype=np.intp)
+    chosen = np.flatnonzero(places >= 0)
+    return near.iloc[chosen[np.argsort(places[chosen], kind="stable")]].reset_index(drop=True)
 
 
 def _rows(results: Results) -> dict[str, pd.DataFrame]:
@@ -282,10 +310,11 @@ def what_is_missed(report: Report) -> str:
     )
 
 
-def _alone(study: Study, spec: TrialSpec, frame: pd.DataFrame) -> Results:
-    """Return the tables of one trial. The data of the study's other settings may not be on this machine."""
-    own = study.model_copy(update={"settings": (spec.setting,)})
-    return Results.of(own, combine([spec], [frame]), final_states([spec], [frame]))
+def _results(study: Study, specs: Sequence[TrialSpec], frames: Sequence[pd.DataFrame]) -> Results:
+    """Return the tables of some trials. The data of the study's other settings may not be on this machine."""
+    settings = tuple({spec.setting.name: spec.setting for spec in specs}.values())
+    own = study.model_copy(update={"settings": settings})
+    return Results.of(own, combine(specs, frames), final_states(specs, frames))
 
 
 def _named(spec: TrialSpec) -> str:

@@ -277,9 +277,11 @@ def test_forged_outputs_are_found_by_executing_again(run):
 
 
 @pytest.mark.slow
-def test_forged_tables_are_found_by_the_trials(run, monkeypatch):
+@pytest.mark.parametrize("together", [500, 3])
+def test_forged_tables_are_found_by_the_trials(run, monkeypatch, together):
     """The notebook prints the forged numbers, since it reads the tables, but the trials give others."""
     leave_out(monkeypatch, "replay_faults")
+    monkeypatch.setattr(recomputation, "_TOGETHER", together)
     kept = {
         name: (run.path / name).read_bytes()
         for name in ("results.parquet", "final.parquet", "timings.parquet")
